@@ -39,9 +39,9 @@ def fold(key: Tensor, number: int | Tensor) -> Tensor:
     return torch.stack([_mix((first + second) & _MASK), second])
 
 
-def bits(key: Tensor, *shape: int) -> Tensor:
-    """Uniform 32-bit words as int64, one per counter."""
-    counter = torch.arange(math.prod(shape), dtype=torch.int64, device=key.device)
+def bits(key: Tensor, *shape: int, first: int = 0) -> Tensor:
+    """Uniform 32-bit words as int64, one per counter from `first` on."""
+    counter = torch.arange(first, first + math.prod(shape), dtype=torch.int64, device=key.device)
     return _mix(_mix((counter + key[0]) & _MASK) ^ key[1]).view(*shape)
 
 
@@ -65,7 +65,6 @@ def normal(key: Tensor, *shape: int) -> Tensor:
     return torch.erfinv(centred) * math.sqrt(2)
 
 
-def permutation(key: Tensor, rows: int, n: int) -> Tensor:
-    """`rows` independent permutations of range(n), as int64 (rows, n); row r is a function of (key, r)."""
-    words = torch.stack([bits(fold(key, row), n) for row in range(rows)])
-    return words.argsort(dim=1, stable=True)
+def permutations(key: Tensor, n: int, *, rows: int = 1, first: int = 0) -> Tensor:
+    """Permutations number `first` to `first + rows - 1` of range(n), as int64 (rows, n)."""
+    return bits(key, rows, n, first=first * n).argsort(dim=1, stable=True)

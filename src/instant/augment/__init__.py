@@ -1,0 +1,6 @@
+"""Batched per-sample augmentation on the device: pure functions of (samples, key)."""
+
+from instant.augment.policies import NoAugment, Strong, Weak, for_images
+from instant.augment.vectors import StrongVector, WeakVector, for_vectors
+
+__all__ = ["NoAugment", "Strong", "StrongVector", "Weak", "WeakVector", "for_images", "for_vectors"]

@@ -45,3 +45,7 @@ class Store:
     @property
     def is_images(self) -> bool:
         return self.samples.ndim == 4
+
+    def take(self, rows: np.ndarray) -> Store:
+        """The samples at these positions."""
+        return Store(self.samples[rows], self.name)

@@ -1,0 +1,194 @@
+"""The command: train, evaluate, list, demo."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from instant.errors import InputError
+
+app = typer.Typer(
+    help="Semi-supervised learning with instance-dependent thresholds.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+
+def _settings(words: list[str]) -> dict[str, str]:
+    found = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise InputError(f"{word!r} is not a setting; write key=value, for example labels=40 or optim.lr=0.01")
+        found[key] = value
+    return found
+
+
+@app.command()
+def train(
+    source: Annotated[str | None, typer.Argument(help="digits, cifar10, cifar100, stl10, fashion_mnist")] = None,
+    settings: Annotated[list[str] | None, typer.Argument(help="key=value ...", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/SOURCE-LABELS-METHOD-SEED]")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace what the run folder holds")] = False,
+    resume: Annotated[Path | None, typer.Option(help="go on with this run folder")] = None,
+) -> None:
+    """Train a method on a source: instant train cifar10 labels=40 method=freematch optim.lr=0.01."""
+    from instant.data.sources import load
+    from instant.data.split import make_split
+    from instant.engine.fit import fit
+    from instant.progress import ProgressBar
+    from instant.recipes import resolve
+    from instant.run import Run
+
+    if resume is not None:
+        if source is not None or settings:
+            raise InputError("--resume takes everything from the run folder; give no source and no settings with it.")
+        run = Run(resume)
+        recipe = run.recipe()
+        if run.finished:
+            raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run}")
+    elif source is None:
+        raise InputError("name a source to train on, for example: instant train digits labels=10")
+    else:
+        recipe = resolve(source, _settings(settings or []))
+        run = Run(out or Path("runs") / f"{source}-{recipe.labels or 'all'}-{recipe.method}-{recipe.seed}")
+
+    data = load(recipe.source, recipe.data)
+    split = make_split(data, labels=recipe.labels, validation=recipe.validation, seed=recipe.seed)
+    if resume is None:
+        run.begin(recipe, split, force=force)
+    elif (before := run.split_record()["hash"]) != split.hash:
+        raise InputError(
+            f"the data of {run} has changed: its split had the hash {before}, now it is {split.hash}; "
+            "put the same files back, or train again."
+        )
+    budget = split.budget
+    console.print(
+        f"{recipe.source}: {len(split.pool)} unlabelled images, {budget['training']} labelled"
+        + (
+            f", {budget['validation']} more for validation: {budget['total']} labels in all"
+            if budget["validation"]
+            else ""
+        )
+        + f"; {recipe.method} with {recipe.backbone}, {recipe.steps} steps; run folder {run}",
+        highlight=False,
+    )
+    with ProgressBar(recipe.method, console) as bar:
+        trained = fit(recipe, split, run=run, resume=resume is not None, callbacks=[bar])
+    _print_summary(trained.summary, run)
+
+
+def _print_summary(summary: dict[str, Any], run: object) -> None:
+    def percent(value: float | None) -> str:
+        return "not known" if value is None else f"{100 * value:.2f} %"
+
+    table = Table(show_header=False)
+    for name, value in (
+        (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
+        ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
+        ("  best over evaluations", percent(summary["accuracy_best"])),
+        ("unlabelled data used", percent(summary["utilisation"])),
+        ("pseudo-labels right", percent(summary["pseudo_label_accuracy"])),
+        ("labels spent", str(summary["label_budget"]["total"])),
+        ("time", f"{summary['seconds']:.1f} s, {summary['steps_per_second']:.1f} steps/s on {summary['device']}"),
+        ("run folder", str(run)),
+    ):
+        table.add_row(name, value)
+    console.print(table)
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Accuracy of a run's saved model on its test data, over all and per class."""
+    from instant.data.sources import load
+    from instant.engine.evaluate import evaluate_run
+    from instant.run import Run
+
+    run = Run(folder)
+    recipe = run.recipe()
+    result = evaluate_run(run, load(recipe.source, recipe.data))
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    table = Table(title=f"{run}: {100 * result['accuracy']:.2f} % of {result['samples']} test samples")
+    table.add_column("class")
+    table.add_column("accuracy", justify="right")
+    for name, value in result["per_class"].items():
+        table.add_row(name, f"{100 * value:.1f} %")
+    console.print(table)
+
+
+class Listing(StrEnum):
+    methods = "methods"
+    recipes = "recipes"
+    backbones = "backbones"
+    sources = "sources"
+
+
+@app.command("list")
+def list_(
+    what: Annotated[Listing, typer.Argument(help="what to list")],
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """What can be trained: methods, recipes, backbones or sources."""
+    from instant.listing import LISTINGS
+
+    rows = LISTINGS[what.value]()
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    table = Table()
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()))
+    console.print(table)
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path | None, typer.Option(help="folder for the runs [default: runs/demo-N, the next free N]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="which split")] = 0,
+    labels: Annotated[int, typer.Option(help="labelled images in all")] = 10,
+) -> None:
+    """Ten labels, a minute: InstanT against the supervised baseline and LabelSpreading on digits."""
+    from instant.demo import run_demo
+
+    if out is None:
+        number = 1
+        while (Path("runs") / f"demo-{number}").exists():
+            number += 1
+        out = Path("runs") / f"demo-{number}"
+    run_demo(out, seed=seed, labels=labels, console=console)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point: a user's mistake is one sentence and exit code 2."""
+    from instant.engine.fit import Interrupted
+
+    try:
+        app(args=arguments)
+    except SystemExit as done:  # how typer ends, also for a wrong option (2) or --help (0)
+        return done.code if isinstance(done.code, int) else 0
+    except InputError as error:
+        print(f"instant: {error}", file=sys.stderr)
+        return 2
+    except Interrupted as stop:
+        where = f" The checkpoint is saved; go on with: instant train --resume {stop.run}" if stop.run else ""
+        print(f"instant: stopped after step {stop.step}.{where}", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,136 @@
+"""The settings of a run: one frozen dataclass, overridden leaf by leaf as `key=value`."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from instant.engine.optim import Optim
+from instant.errors import InputError, nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that decides a run; built by a function of `instant.recipes`, saved in the run folder."""
+
+    source: str = "digits"
+    data: str | None = None  # folder with the source's files; None: the cache folder
+    labels: int | None = 40  # labelled samples in all; None: every label there is
+    validation: int = 0  # further labelled samples, held out; they count in the label budget
+    seed: int = 0
+
+    method: str = "instant"
+    method_options: dict[str, Any] = field(default_factory=dict)  # method.NAME=value
+    backbone: str = "wrn_28_2"
+    backbone_options: dict[str, Any] = field(default_factory=dict)  # backbone.NAME=value
+    pretrained: str | None = None  # weights to start from: .safetensors, or .pth of tensors only
+
+    steps: int = 2**20
+    batch: int = 64  # labelled samples a step
+    ratio: int = 7  # unlabelled samples a labelled one
+    optim: Optim = field(default_factory=Optim)
+    ema: float = 0.999  # decay of the averaged weights that are evaluated; 0: none
+    clip: float = 0.0  # largest gradient norm; 0: no clipping
+
+    log_every: int = 256
+    evaluate_every: int = 5120
+    checkpoint_every: int = 5120
+
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
+    step: Literal["auto", "eager", "compiled", "captured"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "ratio", "log_every", "evaluate_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 1.")
+        if not 0 <= self.ema < 1:
+            raise InputError(f"ema={self.ema} must lie in [0, 1); 0 means no averaging.")
+        for name in ("validation", "clip", "seed"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Recipe:
+        known = {f.name for f in dataclasses.fields(cls)}
+        for name in values:
+            if name not in known:
+                raise InputError(f"recipe: {name!r} is not a setting; {nearest(name, known)}")
+        return cls(**{**values, "optim": Optim(**values.get("optim", {}))})
+
+    def override(self, settings: dict[str, str]) -> Recipe:
+        """A copy with leaves replaced, as the command line writes them: {"optim.lr": "0.01", "steps": "600"}."""
+        recipe = self
+        for key, text in settings.items():
+            head, _, rest = key.partition(".")
+            if rest and head in ("method", "backbone"):
+                field_name = f"{head}_options"
+                changed: dict[str, Any] = {field_name: {**getattr(recipe, field_name), rest: literal(text)}}
+                recipe = dataclasses.replace(recipe, **changed)
+            elif rest and head == "optim":
+                optim = dataclasses.replace(recipe.optim, **_leaf(Optim, rest, text, key))
+                recipe = dataclasses.replace(recipe, optim=optim)
+            else:
+                recipe = dataclasses.replace(recipe, **_leaf(Recipe, key, text, key))
+        return recipe
+
+
+def keys() -> list[str]:
+    """Every key that may be given as key=value."""
+    own = [f.name for f in dataclasses.fields(Recipe) if f.name not in ("optim", "method_options", "backbone_options")]
+    return own + [f"optim.{f.name}" for f in dataclasses.fields(Optim)] + ["method.OPTION", "backbone.OPTION"]
+
+
+def literal(text: str) -> Any:
+    """A method's or backbone's option: a number, true, false, none, or the text itself.
+
+    >>> [literal(text) for text in ("0.9", "7", "true", "none", "head")]
+    [0.9, 7, True, None, 'head']
+    """
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    if word in ("none", "null", ""):
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _leaf(owner: type, name: str, text: str, key: str) -> dict[str, Any]:
+    hints = typing.get_type_hints(owner)
+    if name not in hints or name in ("optim", "method_options", "backbone_options"):
+        raise InputError(f"{key!r} is not a setting; {nearest(key, keys())}")
+    return {name: _parse(hints[name], text, key)}
+
+
+def _parse(kind: Any, text: str, key: str) -> Any:
+    origin = typing.get_origin(kind)
+    if origin is types.UnionType:
+        inner = [part for part in typing.get_args(kind) if part is not type(None)]
+        if text.strip().lower() in ("none", "null", "", "all"):
+            return None
+        return _parse(inner[0], text, key)
+    if origin is Literal:
+        allowed = typing.get_args(kind)
+        if text not in allowed:
+            raise InputError(f"{key}={text!r} is not known; {nearest(text, allowed)}")
+        return text
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise InputError(f"{key}={text!r} must be true or false")
+        return text.lower() == "true"
+    try:
+        return int(float(text)) if kind is int and float(text).is_integer() else kind(text)
+    except ValueError as error:
+        article = {int: "a whole number", float: "a number"}.get(kind, str(kind))
+        raise InputError(f"{key}={text!r} must be {article}") from error

@@ -1,0 +1,81 @@
+"""Files that are either whole or absent: atomic writing, and one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path` and rename it into place when the block ends without an error.
+
+    A reader sees the old file or the whole new one, never a part; a block that fails leaves `path` as it was
+    and no temporary behind. `mode` is "wb", or "w" for UTF-8 text with plain newlines.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with atomic(f"{folder}/notes.txt", "w") as f:
+    ...         _ = f.write("all of it")
+    ...     Path(folder, "notes.txt").read_text()
+    'all of it'
+    """
+    if mode not in ("wb", "w"):
+        raise ValueError(f"atomic: mode must be 'wb' or 'w', got {mode!r}")
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    # Not tempfile: it makes files that only their owner can read, and the rename would keep that.
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        encoding, newline = ("utf-8", "\n") if mode == "w" else (None, None)
+        with os.fdopen(handle, mode, encoding=encoding, newline=newline) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` survive a power cut, where the file system can."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems refuse to sync a folder; the rename itself has happened
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time work on `path`, by a lock file beside it that goes away afterwards."""
+    lock = path.with_name(f".{path.name}.lock")
+    handle = _take(lock)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _take(lock: Path) -> int:
+    while True:
+        handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            # A holder before us may have removed the file we waited on: that lock guards nothing any more.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), lock.stat()):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)

@@ -1,0 +1,47 @@
+"""Which samples a step sees: shuffled epochs without replacement, as a pure function of (seed, step)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from instant import random
+
+WINDOW = 65_536
+
+
+class Sampler(nn.Module):
+    """Yields positions in range(n), `batch` a step; every epoch is a new permutation, batches run across epochs.
+
+    The device holds a window of the coming permutations, which `prepare` renews from the host now and then without
+    waiting for the device, so that drawing a step's batch is one gather inside the step.
+    """
+
+    key: Tensor
+    order: Tensor
+    start: Tensor
+
+    def __init__(self, n: int, batch: int, key: Tensor) -> None:
+        super().__init__()
+        self.n = n
+        self.batch = batch
+        self.epochs = max(math.ceil(batch / n) + 1, math.ceil(WINDOW / n))
+        self._first: int | None = None  # number of the first epoch in the window
+        self.register_buffer("key", key, persistent=False)
+        self.register_buffer("order", key.new_zeros(self.epochs * n), persistent=False)
+        self.register_buffer("start", key.new_zeros(()), persistent=False)
+
+    def prepare(self, step: int) -> None:
+        """Make sure that the window covers `step`; called on the host before the step."""
+        first, last = step * self.batch, (step + 1) * self.batch
+        if self._first is not None and self._first * self.n <= first and last <= (self._first + self.epochs) * self.n:
+            return
+        self._first = first // self.n
+        self.order.copy_(random.permutations(self.key, self.n, rows=self.epochs, first=self._first).view(-1))
+        self.start.fill_(self._first * self.n)
+
+    def forward(self, step: Tensor) -> Tensor:
+        offset = step * self.batch - self.start
+        return self.order[offset + torch.arange(self.batch, device=self.order.device)]

@@ -1,0 +1,183 @@
+"""Arrays that are already in memory, as a source: images or vectors, class numbers or class names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from instant.data.source import Source
+from instant.data.sources.base import image_statistics
+from instant.data.sources.labels import find_classes, number, read_labels
+from instant.data.store import Store
+from instant.errors import InputError
+
+Channels = Literal["first", "last"]
+
+
+def arrays(
+    x: Any,
+    y: Any,
+    x_test: Any = None,
+    y_test: Any = None,
+    *,
+    classes: Sequence[str] | None = None,
+    name: str = "arrays",
+    channels: Channels | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    mirror: bool = True,
+) -> Source:
+    """A source from images (n, h, w), (n, h, w, c) or (n, c, h, w), uint8 or floats in [0, 1], or vectors (n, d).
+
+    `y` holds class numbers with -1 for unlabelled, or class names with None, NaN or "" for unlabelled. Without
+    `classes`, the classes are the values in `y`, sorted; with it, numbers count from 0 along it. `channels` is
+    needed only where both the second and the last axis could be colours. Without `mean` and `std` those of `x`
+    are used, with 1 for a deviation of 0. Without `x_test` the test part is empty.
+
+    >>> source = arrays([[0.0, 1.0], [4.0, 1.0], [2.0, 1.0]], ["cat", "dog", None])
+    >>> source.classes, source.targets.tolist(), source.mean
+    (('cat', 'dog'), [0, 1, -1], (2.0, 1.0))
+    """
+    train, labels = _samples(x, "x", channels), read_labels(y, "y")
+    _check_rows("x", train, "y", labels.values)
+    table = find_classes(labels, "y", classes)
+    test, test_targets = train[:0], np.empty(0, np.int64)
+    if x_test is not None:
+        test = _samples(x_test, "x_test", channels)
+        if test.shape[1:] != train.shape[1:]:
+            raise InputError(
+                f"x_test: expected samples of shape {train.shape[1:]} as in x, got {test.shape[1:]}. Bring both to "
+                f"the same size."
+            )
+        test_targets = np.full(len(test), -1, np.int64)
+    if y_test is not None:
+        if x_test is None:
+            raise InputError("y_test: expected it together with x_test, got it alone. Pass the test samples too.")
+        test_labels = read_labels(y_test, "y_test")
+        _check_rows("x_test", test, "y_test", test_labels.values)
+        test_table = table if classes is None else find_classes(test_labels, "y_test", classes)
+        test_targets = number(test_labels, test_table, "y_test")
+    found_mean, found_std = image_statistics(train) if train.ndim == 4 else _vector_statistics(train)
+    return Source(
+        name=name,
+        train=Store(train, f"{name} train"),
+        targets=number(labels, table, "y"),
+        test=Store(test, f"{name} test"),
+        test_targets=test_targets,
+        classes=table.names,
+        mean=_given(mean, "mean", found_mean),
+        std=_given(std, "std", found_std),
+        mirror=mirror,
+    )
+
+
+def _samples(x: Any, what: str, channels: Channels | None) -> np.ndarray:
+    """uint8 (N, C, H, W) or float32 (N, D)."""
+    array = _as_array(x, what)
+    if array.ndim not in (2, 3, 4) or 0 in array.shape:
+        raise InputError(
+            f"{what}: expected images of shape (n, h, w), (n, h, w, c) or (n, c, h, w), or vectors of shape (n, d), "
+            f"none of them empty, got shape {array.shape}. Reshape it first."
+        )
+    if array.ndim == 2:
+        return _vectors(array, what)
+    return _bytes(array[:, None] if array.ndim == 3 else _channels_first(array, what, channels), what)
+
+
+def _as_array(x: Any, what: str) -> np.ndarray:
+    if hasattr(x, "toarray"):
+        raise InputError(f"{what}: expected a dense array, got a sparse one. Pass {what}.toarray() instead.")
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+    try:
+        array = np.asarray(x)
+    except ValueError:  # rows of unequal shape
+        array = np.empty(len(x), object)
+        for row, sample in enumerate(x):
+            array[row] = sample
+    if array.dtype != object:
+        return array
+    if array.ndim == 1 and len(array):
+        shapes = [np.shape(row) for row in array]
+        odd = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if odd is not None:
+            raise InputError(
+                f"{what}: row {odd} has shape {shapes[odd]}, expected {shapes[0]} as in row 0. Bring all samples to "
+                f"one size first."
+            )
+        array = np.array(array.tolist())
+    try:
+        return array.astype(np.float64) if array.dtype == object else array
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what}: expected numbers only ({error}). Encode or drop the other columns.") from error
+
+
+def _vectors(array: np.ndarray, what: str) -> np.ndarray:
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{what}: expected vectors of real numbers, got {array.dtype}. Convert them first.")
+    with np.errstate(over="ignore"):
+        vectors = np.ascontiguousarray(array, dtype=np.float32)
+    finite = np.isfinite(vectors)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise InputError(
+            f"{what}: row {row}, column {column} is {array[row, column]}, expected a finite number within float32. "
+            f"Drop those rows or fill them in first."
+        )
+    return vectors
+
+
+def _channels_first(array: np.ndarray, what: str, channels: Channels | None) -> np.ndarray:
+    first, last = (array.shape[axis] in (1, 3) for axis in (1, 3))
+    if channels not in (None, "first", "last"):
+        raise InputError(f"channels: expected 'first' or 'last', got {channels!r}.")
+    if channels is None and first and last:
+        raise InputError(
+            f"{what}: in shape {array.shape} both the second and the last axis may be the channels. Say which with "
+            f"channels='first' or channels='last'."
+        )
+    if not (first or last) or (channels == "first" and not first) or (channels == "last" and not last):
+        side = f"{channels} axis" if channels == "last" else "second axis" if channels else "second or last axis"
+        raise InputError(
+            f"{what}: expected 1 or 3 channels in the {side}, got shape {array.shape}. Convert the images to grey or "
+            f"colour first."
+        )
+    return array if channels == "first" or not last else array.transpose(0, 3, 1, 2)
+
+
+def _bytes(images: np.ndarray, what: str) -> np.ndarray:
+    if images.dtype == np.uint8:
+        return np.ascontiguousarray(images)
+    low, high = images.min(), images.max()
+    if images.dtype.kind != "f" or not (low >= 0 and high <= 1):
+        raise InputError(
+            f"{what}: expected images of uint8, or of floats from 0 to 1, got {images.dtype} from {low} to {high}. "
+            f"Scale them, or convert 0 to 255 with .astype(numpy.uint8)."
+        )
+    return np.rint(images * np.float32(255)).astype(np.uint8, order="C")
+
+
+def _vector_statistics(vectors: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    # In float64 the sum of equal float32 numbers is exact, so a constant feature deviates by exactly 0.
+    std = vectors.std(axis=0, dtype=np.float64)
+    return tuple(vectors.mean(axis=0, dtype=np.float64).tolist()), tuple(np.where(std == 0, 1.0, std).tolist())
+
+
+def _given(values: Sequence[float] | None, what: str, found: tuple[float, ...]) -> tuple[float, ...]:
+    if values is None:
+        return found
+    result = tuple(float(value) for value in values)
+    if len(result) != len(found) or not np.isfinite(result).all() or (what == "std" and min(result) <= 0):
+        sign = " above 0" if what == "std" else ""
+        raise InputError(f"{what}: expected {len(found)} finite numbers{sign}, one a channel or feature, got {values}.")
+    return result
+
+
+def _check_rows(what: str, samples: np.ndarray, other: str, labels: np.ndarray) -> None:
+    if len(samples) != len(labels):
+        raise InputError(
+            f"{other}: expected {len(samples):,} labels, one for each row of {what}, got {len(labels):,}. Mark rows "
+            f"without label with -1 or None."
+        )

@@ -1,0 +1,143 @@
+"""Who is labelled: the paper's splits, per class and seeded, with the rest of the truth sealed away."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from instant.data.source import Source
+from instant.data.store import Store
+from instant.errors import InputError
+
+
+class Oracle:
+    """Ground truth of the unlabelled pool, sealed: only `instant.engine.metrics` may open it.
+
+    Training never sees it; shuffling it changes no weight (tests/test_split.py).
+    """
+
+    def __init__(self, targets: np.ndarray) -> None:
+        self._targets = targets
+
+    def open_for_metrics(self) -> np.ndarray:
+        """Class numbers in the order of the pool, -1 where the truth is not known."""
+        return self._targets
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Split:
+    """A source with its labelled samples chosen; all that training may look at."""
+
+    source: str
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    mirror: bool
+    train: Store
+    labelled: np.ndarray  # positions in `train`
+    targets: np.ndarray  # their classes
+    pool: np.ndarray  # positions in `train` of the unlabelled pool; labelled samples stay in it
+    validation: np.ndarray  # positions in `train`, labelled too and kept out of the pool
+    validation_targets: np.ndarray
+    test: Store
+    test_targets: np.ndarray
+    oracle: Oracle
+    seed: int
+
+    @property
+    def budget(self) -> dict[str, int]:
+        """How many labels a person had to give: those trained on and those of the validation part."""
+        return {
+            "training": len(self.labelled),
+            "validation": len(self.validation),
+            "total": len(self.labelled) + len(self.validation),
+        }
+
+    @property
+    def hash(self) -> str:
+        """Identifies the choice of labelled, validation and pool samples, and the labels given."""
+        digest = hashlib.sha256(f"{self.source}|{'|'.join(self.classes)}|{len(self.train)}".encode())
+        for part in (self.labelled, self.targets, self.validation, self.validation_targets, self.pool):
+            digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
+            digest.update(b"|")
+        return digest.hexdigest()[:16]
+
+    def record(self) -> dict[str, object]:
+        """What a run folder keeps of the split."""
+        return {
+            "source": self.source,
+            "seed": self.seed,
+            "hash": self.hash,
+            "classes": list(self.classes),
+            "labelled": self.labelled.tolist(),
+            "targets": self.targets.tolist(),
+            "validation": self.validation.tolist(),
+            "validation_targets": self.validation_targets.tolist(),
+            "pool": len(self.pool),
+            "budget": self.budget,
+        }
+
+
+def make_split(source: Source, *, labels: int | None, validation: int = 0, seed: int = 0) -> Split:
+    """Choose `labels` labelled samples, equally many a class; None takes every label the source has.
+
+    `validation` further labelled samples a person must pay for are taken in the same way and leave the pool.
+    """
+    classes = len(source.classes)
+    known = [np.flatnonzero(source.targets == k) for k in range(classes)]
+    rng = np.random.default_rng([seed, 0x5EED])
+    shuffled = [rng.permutation(members) for members in known]
+    held = _per_class("validation", validation, classes)
+    if labels is None:
+        wanted = [len(members) - held for members in shuffled]
+    else:
+        wanted = [_per_class("labels", labels, classes)] * classes
+    for k, members in enumerate(shuffled):
+        if len(members) == 0:
+            raise InputError(
+                f"class {source.classes[k]!r} of {source.name} has no labelled sample; every class needs at least one. "
+                "Label one, or leave the class out."
+            )
+        if wanted[k] < 1 or wanted[k] + held > len(members):
+            need = f"{max(wanted[k], 1)} labelled" + (f" and {held} validation" if held else "")
+            raise InputError(
+                f"class {source.classes[k]!r} of {source.name} has {len(members)} samples with a known label, "
+                f"expected at least {need}; ask for fewer labels."
+            )
+    labelled = np.concatenate([members[: wanted[k]] for k, members in enumerate(shuffled)])
+    held_out = np.concatenate([members[wanted[k] : wanted[k] + held] for k, members in enumerate(shuffled)])
+    pool = np.setdiff1d(np.arange(len(source.train)), held_out)
+    return Split(
+        source=source.name,
+        classes=source.classes,
+        mean=source.mean,
+        std=source.std,
+        mirror=source.mirror,
+        train=source.train,
+        labelled=labelled,
+        targets=source.targets[labelled],
+        pool=pool,
+        validation=held_out,
+        validation_targets=source.targets[held_out],
+        test=source.test,
+        test_targets=source.test_targets,
+        oracle=Oracle(source.targets[pool]),
+        seed=seed,
+    )
+
+
+def _per_class(setting: str, total: int, classes: int) -> int:
+    if total < 0 or (setting == "labels" and total < classes):
+        raise InputError(
+            f"{setting}={total} is fewer than one a class: there are {classes} classes, ask for at least {classes}."
+        )
+    if total % classes:
+        below = total // classes * classes
+        choices = f"{below} or {below + classes}" if below else f"{classes}"
+        raise InputError(
+            f"{setting}={total} is not divisible by the {classes} classes; the split takes equally many a class. "
+            f"Ask for {choices}."
+        )
+    return total // classes

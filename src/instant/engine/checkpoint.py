@@ -1,0 +1,36 @@
+"""Checkpoints for exact resuming: one safetensors file, replaced whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from instant.data.files import atomic
+from instant.errors import InputError
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:
+    """Write to a temporary name, sync, rename: a full disk or a kill leaves the previous file as it was."""
+    plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(path) as file:
+            file.write(save(plain, metadata=meta))
+    except OSError as error:
+        raise InputError(
+            f"{path} could not be written ({error.strerror or error}); what was saved before is intact. "
+            "Free some space or choose another --out folder, then resume."
+        ) from error
+
+
+def load_tensors(path: Path, device: str | torch.device = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file written by `save_tensors`; nothing in it can run code."""
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be read as safetensors ({error}); is it a complete file?") from error

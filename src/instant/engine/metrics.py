@@ -1,0 +1,133 @@
+"""What a run measures of itself: sums on the device, read by the host once per logging interval.
+
+The only module that opens the oracle.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from instant.data.feed import Normalise
+from instant.data.split import Oracle
+from instant.data.store import Store
+from instant.types import Output
+
+SLOTS = 16  # room for a method's own named metrics
+BINS = 200  # of the histogram of thresholds over [0, 1]
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+class Meter(nn.Module):
+    """Accumulates a step's metrics without waiting for the device; `read` returns their means and starts anew."""
+
+    sums: Tensor
+    histogram: Tensor
+    broken: Tensor
+    truth: Tensor
+
+    def __init__(self, oracle: Oracle) -> None:
+        super().__init__()
+        truth = torch.from_numpy(oracle.open_for_metrics())
+        self.names: list[str] = []
+        self.knows_truth = bool((truth >= 0).any())
+        self.register_buffer("truth", truth, persistent=False)
+        # steps, rows, weight, threshold, confidence, weight with known truth, of that right; then the method's own
+        self.register_buffer("sums", torch.zeros(7 + SLOTS, dtype=torch.float64))
+        self.register_buffer("histogram", torch.zeros(BINS, dtype=torch.float64))
+        self.register_buffer("broken", torch.tensor(-1))  # first step with a loss that is not finite
+
+    @torch.no_grad()
+    def add(self, output: Output, step: Tensor) -> None:
+        metrics = {"loss": output.loss.detach(), **output.metrics}
+        self.names = list(metrics)
+        assert len(metrics) <= SLOTS, f"a method may report {SLOTS - 1} metrics, got {len(metrics) - 1}"
+        one = torch.ones_like(self.sums[:1])
+        shared = self.sums.new_zeros(6)
+        if output.decision is not None:
+            d = output.decision
+            truth = self.truth[d.index]
+            known = d.weight * (truth >= 0)
+            parts = (
+                torch.ones_like(d.weight), d.weight, d.threshold, d.confidence, known, known * (truth == d.label)
+            )  # fmt: skip
+            shared = torch.stack([part.double().sum() for part in parts])
+            place = (d.threshold * BINS).long().clamp(0, BINS - 1)
+            self.histogram.scatter_add_(0, place, torch.ones_like(place, dtype=torch.float64))
+        own = torch.stack([value.double() for value in metrics.values()])
+        self.sums[: 7 + len(metrics)] += torch.cat([one, shared, own])
+        first = ~torch.isfinite(output.loss.detach()) & (self.broken < 0)
+        self.broken.copy_(torch.where(first, step, self.broken))
+
+    def read(self) -> dict[str, float | list[float]]:
+        """The means since the last call, in one copy from the device."""
+        packed = torch.cat([self.sums, self.histogram, self.broken.double().view(1)]).cpu().numpy()
+        self.sums.zero_()
+        self.histogram.zero_()
+        sums, histogram, broken = packed[: len(self.sums)], packed[len(self.sums) : -1], int(packed[-1])
+        steps, rows, weight, threshold, confidence, known, right = sums[:7]
+        record: dict[str, float | list[float]] = {
+            name: float(value / max(steps, 1)) for name, value in zip(self.names, sums[7:])
+        }
+        if rows > 0:
+            record["utilisation"] = float(weight / rows)
+            record["threshold"] = float(threshold / rows)
+            record["threshold_quantiles"] = quantiles(histogram)
+            record["confidence"] = float(confidence / rows)
+            if self.knows_truth and known > 0:
+                record["pseudo_label_accuracy"] = float(right / known)
+        if broken >= 0:
+            record["broken_step"] = broken
+        return record
+
+
+def quantiles(histogram: np.ndarray) -> list[float]:
+    """The QUANTILES of values in [0, 1], to half a bin."""
+    shares = np.cumsum(histogram) / histogram.sum()
+    return [float((np.searchsorted(shares, q) + 0.5) / len(histogram)) for q in QUANTILES]
+
+
+@torch.no_grad()
+def predict(
+    network: nn.Module,
+    store: Store,
+    normalise: Normalise,
+    *,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    batch: int = 1024,
+) -> Tensor:
+    """Probabilities (N, K) of a network over a store, in evaluation mode, on the device."""
+    was_training = network.training
+    network.eval()
+    rows = []
+    for start in range(0, len(store), batch):
+        samples = torch.from_numpy(np.ascontiguousarray(store.samples[start : start + batch])).to(device)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            logits = network(normalise(samples)).logits
+        rows.append(torch.softmax(logits.float(), dim=1))
+    network.train(was_training)
+    return torch.cat(rows)
+
+
+def accuracy(probs: Tensor, targets: np.ndarray) -> float | None:
+    """Share of right argmax among samples whose truth is known; None where there are none."""
+    truth = torch.from_numpy(targets).to(probs.device)
+    known = truth >= 0
+    if not bool(known.any()):
+        return None
+    return float((probs.argmax(1) == truth)[known].double().mean())
+
+
+def summarise_accuracy(history: list[float]) -> dict[str, float | None]:
+    """Last, median of the last twenty and best, each named: peers report the best and do not say so."""
+    if not history or any(math.isnan(value) for value in history):
+        return {"accuracy_last": None, "accuracy_median20": None, "accuracy_best": None}
+    return {
+        "accuracy_last": history[-1],
+        "accuracy_median20": float(np.median(history[-20:])),
+        "accuracy_best": max(history),
+    }

@@ -1,0 +1,64 @@
+"""Model, teacher and method as one module: one thing to compile, to save and to resume."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from instant.types import Method, Output, Prediction, State, Views
+
+
+def commit(module: nn.Module, state: State) -> None:
+    """Write the next state into the module's buffers: after the backward pass, the one place that does."""
+    with torch.no_grad():
+        for name, value in state.items():
+            module.get_buffer(name).copy_(value)
+
+
+class Learner(nn.Module):
+    """A step's forward pass: `forward(views) -> Output`.
+
+    The teacher is the running average of the model's parameters; its buffers (batch-norm statistics) are copies.
+    With ema = 0 there is none, and the model stands in for it.
+    """
+
+    def __init__(
+        self, model: nn.Module, method: Method, *, ema: float = 0.999, dtype: torch.dtype = torch.float32
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.method = method
+        self.teacher = copy.deepcopy(model).requires_grad_(False) if ema > 0 else None
+        self.ema = ema
+        self.dtype = torch.float32 if method.exact else dtype
+
+    def student(self, x: Tensor) -> Prediction:
+        return self._predict(self.model, x)
+
+    def averaged(self, x: Tensor) -> Prediction:
+        return self._predict(self.judged, x)
+
+    def _predict(self, network: nn.Module, x: Tensor) -> Prediction:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            logits, features = network(x)
+        return Prediction(logits.float(), features.float())
+
+    def forward(self, views: Views) -> Output:
+        return self.method(self.student, self.averaged, views)
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """Move the teacher towards the model."""
+        if self.teacher is None:
+            return
+        torch._foreach_lerp_(list(self.teacher.parameters()), list(self.model.parameters()), weight=1 - self.ema)
+        buffers = list(self.teacher.buffers())
+        if buffers:
+            torch._foreach_copy_(buffers, list(self.model.buffers()))
+
+    @property
+    def judged(self) -> nn.Module:
+        """The network that is evaluated and shared: the averaged one, or the model itself when ema is 0."""
+        return self.model if self.teacher is None else self.teacher

@@ -1,0 +1,193 @@
+"""The family's shared step: views -> predictions -> alignment -> transition -> rule -> consistency loss.
+
+Every pseudo-labelling and consistency method of `algorithms.py` is this module with other parts in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from instant.alignment import Alignment
+from instant.fairness import Fairness
+from instant.losses import cross_entropy, forward_corrected, hard
+from instant.rules import Rule
+from instant.transition import Transition, inflow
+from instant.types import Decision, Evidence, Method, Network, Output, Prediction, State, Views, Wants
+
+
+def hard_target(probs: Tensor, seen: Evidence) -> Tensor:
+    """The one-hot pseudo-label."""
+    return hard(probs)
+
+
+class Transitions(nn.Module):
+    """How InstanT uses T(x): its column k for the threshold and for the corrected loss, and what trains it.
+
+    `labelled=True` trains T by its own loss on labelled data (the paper); False lets the unsupervised loss train it
+    (the authors' release). `correct=False` leaves the loss uncorrected. During `warmup` steps the loss is plain.
+    """
+
+    def __init__(self, estimator: Transition, *, labelled: bool = True, correct: bool = True, warmup: int = 0) -> None:
+        super().__init__()
+        self.estimator = estimator
+        self.labelled = labelled
+        self.correct = correct
+        self.warmup = warmup
+
+    def forward(self, features: Tensor, x: Tensor, y_l: Tensor, predicted_l: Tensor) -> tuple[Tensor, Tensor]:
+        """T of the unlabelled rows, and T's own loss; the first len(y_l) rows of the input are labelled."""
+        matrix = self.estimator(features.detach(), x)
+        rows_l, rows_u = (matrix, matrix) if matrix.ndim == 2 else (matrix[: len(y_l)], matrix[len(y_l) :])
+        if not self.labelled:
+            return rows_u, matrix.new_zeros(())
+        return rows_u.detach(), self.estimator.loss(rows_l, y_l, predicted_l)
+
+    def consistency(self, logits_s: Tensor, column: Tensor, target: Tensor, step: Tensor) -> Tensor:
+        """The consistency loss per row, forward-corrected once the warm-up is over."""
+        if not self.correct:
+            return cross_entropy(logits_s, target)
+        corrected = forward_corrected(logits_s, column)
+        if not self.warmup:
+            return corrected
+        return torch.where(step < self.warmup, cross_entropy(logits_s, target), corrected)
+
+
+class Match(Method):
+    """A method of the family, composed of the parts that differ.
+
+    rule        which unlabelled samples count, and how much
+    target      (probs, seen) -> (B, K): what the student learns; the one-hot pseudo-label by default
+    loss        (logits, target) -> (B,): cross-entropy by default
+    align       distribution alignment of the weak predictions
+    transitions T(x) for instance-dependent rules, with forward correction
+    fairness    FreeMatch's regulariser
+    weight      lambda, the weight of the unsupervised loss
+    ramp        steps over which that weight grows linearly from 0
+    wants       which views: (weak, strong) by default; second "none" puts the loss on the weak view itself
+    from_teacher  the target comes from the averaged teacher instead of the student
+    own_lr      learning rate of the transition estimator
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        *,
+        target: Callable[[Tensor, Evidence], Tensor] = hard_target,
+        loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
+        align: Alignment | None = None,
+        transitions: Transitions | None = None,
+        fairness: Fairness | None = None,
+        weight: float = 1.0,
+        ramp: int = 0,
+        wants: Wants = Wants(),  # noqa: B008 (an immutable value)
+        from_teacher: bool = False,
+        own_lr: float = 0.01,
+    ) -> None:
+        super().__init__()
+        self.rule = rule
+        self.target = target
+        self.loss = loss
+        self.align = align
+        self.transitions = transitions
+        self.fairness = fairness
+        self.weight = weight
+        self.ramp = ramp
+        self.wants = wants
+        self.from_teacher = from_teacher
+        self.own_lr = own_lr
+
+    def forward(self, model: Network, teacher: Network, views: Views) -> Output:
+        labelled, weak, student = self._predict(model, teacher, views)
+        supervised = F.cross_entropy(labelled.logits, views.y_l)
+        metrics = {"loss_supervised": supervised}
+        state: State = {}
+
+        raw = F.softmax(weak.logits.detach(), dim=1)
+        probs_l = F.softmax(labelled.logits.detach(), dim=1)
+        probs = raw
+        if self.align is not None:
+            probs, moved = self.align(raw, probs_l)
+            state |= _named("align", moved)
+
+        column = own_loss = None
+        if self.transitions is not None:
+            features = torch.cat([labelled.features, weak.features])
+            inputs = torch.cat([views.x_l, views.x_w])
+            matrix, own_loss = self.transitions(features, inputs, views.y_l, probs_l.argmax(1))
+            column = inflow(matrix, probs.argmax(1))
+            metrics["transition_diagonal"] = matrix.diagonal(dim1=-2, dim2=-1).mean()
+            metrics["loss_transition"] = own_loss
+
+        seen = Evidence(probs, probs_l, views.y_l, views.index, views.step, None if column is None else column.detach())
+        selection, moved = self.rule(seen)
+        state |= _named("rule", moved)
+
+        target = self.target(probs, seen)
+        if self.transitions is not None and column is not None:
+            per_row = self.transitions.consistency(student, column, target, views.step)
+        else:
+            per_row = self.loss(student, target)
+        unsupervised = (selection.weight * per_row).mean()
+        metrics["loss_unsupervised"] = unsupervised
+
+        total = supervised + ramped(self.weight, self.ramp, views.step) * unsupervised
+        if own_loss is not None:
+            total = total + own_loss
+        if self.fairness is not None:
+            fairness, moved = self.fairness(raw, student, selection.weight)
+            state |= _named("fairness", moved)
+            metrics["loss_fairness"] = fairness
+            total = total + fairness
+
+        confidence, label = probs.max(1)
+        decision = Decision(views.index, label, confidence, selection.threshold, selection.weight)
+        return Output(total, detached(metrics), detached(state), decision)
+
+    def _predict(self, model: Network, teacher: Network, views: Views) -> tuple[Prediction, Prediction, Tensor]:
+        """Predictions of labelled and weak rows, and the logits that learn.
+
+        All rows go through the network in one batch: they share their batch statistics (splitting them learns much
+        worse). The teacher sees the weak rows alone.
+        """
+        parts = [views.x_l] if self.from_teacher else [views.x_l, views.x_w]
+        if self.wants.second != "none":
+            parts.append(views.x_s)
+        sizes = [len(part) for part in parts]
+        out = model(torch.cat(parts))
+        logits, features = out.logits.split(sizes), out.features.split(sizes)
+        labelled = Prediction(logits[0], features[0])
+        if self.from_teacher:
+            with torch.no_grad():
+                return labelled, teacher(views.x_w), logits[-1]
+        return labelled, Prediction(logits[1], features[1]), logits[-1]
+
+
+class Supervised(Method):
+    """Cross-entropy on the labelled samples and nothing else; `all_labels` makes it the fully supervised reference."""
+
+    wants = Wants(weak=False, second="none")
+
+    def __init__(self, *, all_labels: bool = False) -> None:
+        super().__init__()
+        self.all_labels = all_labels
+
+    def forward(self, model: Network, teacher: Network, views: Views) -> Output:
+        loss = F.cross_entropy(model(views.x_l).logits, views.y_l)
+        return Output(loss, detached({"loss_supervised": loss}), {})
+
+
+def ramped(weight: float, ramp: int, step: Tensor) -> Tensor | float:
+    """`weight` after growing linearly from 0 over `ramp` steps."""
+    return weight * (step / ramp).clamp_max(1.0) if ramp else weight
+
+
+def detached(values: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach() for name, value in values.items()}
+
+
+def _named(part: str, state: State) -> State:
+    return {f"{part}.{name}": value for name, value in state.items()}

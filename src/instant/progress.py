@@ -1,0 +1,70 @@
+"""What a person sees while a run is going: a live bar on a terminal, a line per evaluation elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from instant.config import Recipe
+from instant.data.split import Split
+from instant.engine.fit import Callback
+
+
+def describe(record: dict[str, Any]) -> str:
+    """The figures of a record that people watch.
+
+    >>> describe({"accuracy": 0.912, "utilisation": 0.5, "threshold": 0.87})
+    'accuracy 91.2 % · used 50 % · threshold 0.870'
+    """
+    parts = []
+    if "accuracy" in record:
+        parts.append(f"accuracy {100 * record['accuracy']:.1f} %")
+    if "utilisation" in record:
+        parts.append(f"used {100 * record['utilisation']:.0f} %")
+        parts.append(f"threshold {record['threshold']:.3f}")
+    elif "loss" in record:
+        parts.append(f"loss {record['loss']:.3f}")
+    return " · ".join(parts)
+
+
+class ProgressBar(Callback):
+    """Steps done, accuracy, share of unlabelled data used and mean threshold; a context manager."""
+
+    def __init__(self, title: str, console: Console | None = None) -> None:
+        self.title = title
+        self.console = console or Console()
+        self._latest: dict[str, Any] = {}
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[seen]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task(title, total=None, seen="")
+
+    def __enter__(self) -> ProgressBar:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def start(self, recipe: Recipe, split: Split, step: int) -> None:
+        self._bar.update(self._task, total=recipe.steps, completed=step)
+
+    def step(self, step: int) -> None:
+        self._bar.update(self._task, completed=step)
+
+    def record(self, record: dict[str, Any]) -> None:
+        self._latest |= record
+        self._bar.update(self._task, seen=describe(self._latest))
+        if not self.console.is_terminal and "accuracy" in record:
+            self.console.print(f"{self.title}: step {record['step']}: {describe(record)}", highlight=False)

@@ -1,0 +1,165 @@
+"""Every setting of the paper, and ours, as a function that returns a Recipe.
+
+    instant train cifar10 labels=40 method=freematch              the recipe that fits the source
+    instant train cifar10 recipe=pretrained_cifar10 pretrained=vit.safetensors labels=40
+
+`instant list recipes` prints the command of every cell of the paper's tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from instant.config import Recipe
+from instant.engine.optim import Optim
+from instant.errors import InputError, nearest
+from instant.published import CELLS, Cell
+
+SMALL_RATIO = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch")
+
+
+def _classic(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
+    """Table 2: WRN from scratch, 2^20 steps of SGD, 64 labelled and 7 x 64 unlabelled samples a step."""
+    settings: dict[str, Any] = {
+        "backbone": "wrn_28_2",
+        "optim": Optim(lr=0.03, momentum=0.9, nesterov=True, weight_decay=5e-4),
+        "steps": 2**20,
+        "batch": 64,
+        "ratio": 1 if method in SMALL_RATIO else 7,
+        "ema": 0.999,
+    }
+    return Recipe(source=source, labels=labels, method=method, **settings | changes)
+
+
+def classic_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
+    """Table 2, CIFAR-10 with 40, 250 or 4,000 labels: InstanT 94.83 / 94.72 / 95.57 %."""
+    return _classic("cifar10", labels, method)
+
+
+def classic_cifar100(labels: int | None = 400, method: str = "instant") -> Recipe:
+    """Table 2, CIFAR-100 with 400, 2,500 or 10,000 labels: InstanT 53.94 / 67.09 / 72.30 %."""
+    options = {"weight": 150.0} if method == "mixmatch" else {}
+    return _classic("cifar100", labels, method, optim=Optim(lr=0.03, weight_decay=1e-3), method_options=options)
+
+
+def classic_stl10(labels: int | None = 1000, method: str = "instant") -> Recipe:
+    """STL-10 from scratch with WRN-37-2, the field's usual setting; not in the paper's tables."""
+    return _classic("stl10", labels, method, backbone="wrn_37_2")
+
+
+def _pretrained(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
+    """Table 1: a pretrained ViT, 204,800 steps of AdamW, 8 labelled and 8 unlabelled samples a step."""
+    settings: dict[str, Any] = {
+        "steps": 204_800,
+        "batch": 8,
+        "ratio": 1,
+        "ema": 0.999 if method == "mean_teacher" else 0.0,
+        "method_options": {"weight": 10.0} if method == "mixmatch" else {},
+        "evaluate_every": 2048,
+        "checkpoint_every": 2048,
+    }
+    return Recipe(source=source, labels=labels, method=method, **settings | changes)
+
+
+def pretrained_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
+    """Table 1, CIFAR-10 with 10, 40 or 250 labels: InstanT 87.32 / 97.93 / 98.08 %. Needs pretrained=FILE."""
+    return _pretrained("cifar10", labels, method, backbone="vit_s_2_32", optim=_adamw(5e-4, 0.5))
+
+
+def pretrained_cifar100(labels: int | None = 400, method: str = "instant") -> Recipe:
+    """Table 1, CIFAR-100 with 200, 400 or 2,500 labels: InstanT 74.17 / 78.80 / 84.28 %. Needs pretrained=FILE."""
+    return _pretrained("cifar100", labels, method, backbone="vit_s_2_32", optim=_adamw(5e-4, 0.5))
+
+
+def pretrained_stl10(labels: int | None = 40, method: str = "instant") -> Recipe:
+    """Table 1 and ablation, STL-10 with 10, 40 or 100 labels: InstanT 69.39 / 85.09 / 89.35 %. Needs pretrained=FILE."""
+    return _pretrained("stl10", labels, method, backbone="vit_b_16_96", optim=_adamw(1e-4, 0.65))
+
+
+def _adamw(lr: float, layer_decay: float) -> Optim:
+    return Optim(name="adamw", lr=lr, weight_decay=5e-4, layer_decay=layer_decay, warmup=5120)
+
+
+def _small(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
+    """Small images or vectors on a laptop: a minute, not a day."""
+    settings: dict[str, Any] = {
+        "backbone": "small_cnn",
+        "optim": Optim(lr=0.05),
+        "batch": 32,
+        "ratio": 4,
+        "ema": 0.98,
+        "log_every": 20,
+        "evaluate_every": 100,
+        "checkpoint_every": 100,
+    }
+    return Recipe(source=source, labels=labels, method=method, **settings | changes)
+
+
+def digits(labels: int | None = 40, method: str = "instant") -> Recipe:
+    """scikit-learn's digits, 8 x 8, on two CPU cores: the demo."""
+    return _small("digits", labels, method, steps=600)
+
+
+def fashion_mnist(labels: int | None = 40, method: str = "instant") -> Recipe:
+    """Fashion-MNIST, 28 x 28, on a CPU within minutes; a starting point, not tuned."""
+    return _small("fashion_mnist", labels, method, steps=2000)
+
+
+RECIPES: dict[str, Callable[..., Recipe]] = {
+    function.__name__: function
+    for function in (
+        classic_cifar10,
+        classic_cifar100,
+        classic_stl10,
+        pretrained_cifar10,
+        pretrained_cifar100,
+        pretrained_stl10,
+        digits,
+        fashion_mnist,
+    )
+}
+
+DEFAULTS = {
+    "digits": "digits",
+    "fashion_mnist": "fashion_mnist",
+    "cifar10": "classic_cifar10",
+    "cifar100": "classic_cifar100",
+    "stl10": "classic_stl10",
+}
+
+
+def recipe_of(cell: Cell) -> str:
+    """The recipe that reproduces a cell of the paper's tables."""
+    return f"{'classic' if cell.table == 'table 2' else 'pretrained'}_{cell.source}"
+
+
+def command_of(cell: Cell) -> str:
+    """The command that reproduces a cell of the paper's tables (seed 0)."""
+    weights = "" if cell.table == "table 2" else "pretrained=FILE "
+    settings = f"{weights}labels={cell.labels} method={cell.method} seed=0"
+    return f"instant train {cell.source} recipe={recipe_of(cell)} {settings}"
+
+
+def resolve(source: str, settings: dict[str, str]) -> Recipe:
+    """The recipe for a source with the command's key=value settings on top."""
+    settings = dict(settings)
+    name = settings.pop("recipe", None) or DEFAULTS.get(source)
+    if name is None:
+        raise InputError(f"source {source!r} is not known; {nearest(source, DEFAULTS)}")
+    if name not in RECIPES:
+        raise InputError(f"recipe={name!r} is not known; {nearest(name, RECIPES)}")
+    method = settings.get("method", "instant")
+    recipe = RECIPES[name](method=method)
+    if recipe.source != source:
+        raise InputError(f"recipe={name} is for {recipe.source}, not for {source}; {nearest(source, RECIPES)}")
+    recipe = recipe.override(settings)
+    if name.startswith("pretrained_") and "pretrained" not in settings:
+        raise InputError(
+            f"recipe={name} starts from pretrained weights: add pretrained=FILE (timm-style names, .safetensors or a "
+            ".pth of tensors), or pretrained=none to start from scratch."
+        )
+    return recipe
+
+
+__all__ = ["CELLS", "DEFAULTS", "RECIPES", "command_of", "recipe_of", "resolve"]

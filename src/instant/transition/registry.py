@@ -1,0 +1,32 @@
+"""The estimators of T by name."""
+
+from __future__ import annotations
+
+from instant.errors import InputError, nearest
+from instant.transition.base import Transition
+from instant.transition.head import TransitionHead
+from instant.transition.matrix import TransitionMatrix
+from instant.transition.network import TransitionNetwork
+from instant.types import Problem
+
+
+def _network(p: Problem) -> Transition:
+    if p.network is None:
+        raise InputError(
+            "transition='network' needs a backbone of its own, but none can be made here; use transition='head'."
+        )
+    return TransitionNetwork(p.network(p.classes**2), p.classes)
+
+
+TRANSITIONS = {
+    "head": lambda p: TransitionHead(p.features, p.classes),
+    "network": _network,
+    "matrix": lambda p: TransitionMatrix(p.classes),
+}
+
+
+def build_transition(name: str, p: Problem) -> Transition:
+    """The estimator called `name`, sized for a problem."""
+    if name not in TRANSITIONS:
+        raise InputError(f"transition={name!r} is not known; {nearest(name, TRANSITIONS)}")
+    return TRANSITIONS[name](p)

@@ -1,0 +1,89 @@
+"""Atomic writing and locking."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+
+import pytest
+
+from instant.data.files import atomic, locked
+
+
+def test_writes_bytes_and_text(tmp_path):
+    with atomic(tmp_path / "a.bin", "wb") as f:
+        f.write(b"\x00\x01")
+    with atomic(str(tmp_path / "b.txt"), "w") as f:
+        f.write("größe\n")
+    assert (tmp_path / "a.bin").read_bytes() == b"\x00\x01"
+    assert (tmp_path / "b.txt").read_bytes() == "größe\n".encode()
+    assert sorted(os.listdir(tmp_path)) == ["a.bin", "b.txt"]
+
+
+def test_a_reader_sees_the_old_file_until_the_end(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+    with atomic(path, "w") as f:
+        f.write("new and longer")
+        f.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new and longer"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failing_block_leaves_the_old_file_and_no_temporary(tmp_path, error):
+    path = tmp_path / "a"
+    path.write_text("old")
+
+    def write() -> None:
+        with atomic(path, "w") as f:
+            f.write("half")
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_failing_rename_leaves_no_temporary(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OSError, match="directory"), atomic(tmp_path / "a") as f:
+        f.write(b"x")
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_permissions_are_those_of_an_ordinary_file(tmp_path):
+    (tmp_path / "plain").write_text("")
+    with atomic(tmp_path / "a") as f:
+        f.write(b"")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+
+
+def test_only_writing_from_the_start(tmp_path):
+    with pytest.raises(ValueError, match="mode must be"), atomic(tmp_path / "a", "ab"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_locked_lets_one_in_at_a_time_and_cleans_up(tmp_path):
+    inside, most = 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(5):
+            with locked(tmp_path / "a"):
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0.002)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert os.listdir(tmp_path) == []
