@@ -12,11 +12,12 @@ from PIL import Image, ImageEnhance, ImageOps
 from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from instant import random
 from instant.augment import NoAugment, Strong, StrongVector, Weak, WeakVector, for_images, for_vectors
 from instant.augment import images as ops
-from instant.augment.policies import draw_operations
+from instant.augment.policies import draw_operation
 from instant.errors import InputError
 
 
@@ -96,3 +97,286 @@ def test_operation_equals_pillow_exactly(name: str, images: Tensor):
         got = _run(name, images, magnitude)
         assert got.dtype == torch.uint8
         assert (got.int() - expected.int()).abs().max() == 0, f"{name}({value})"
+
+
+def test_autocontrast_equals_pillow_on_every_darkest_and_lightest_level():
+    # 255 / (high - low) rounds differently for every pair; the whole ramp shows every entry of the table.
+    ramp = torch.arange(256).view(1, 16, 16)
+    pairs = [(low, high) for low in range(0, 256, 5) for high in range(low, 256, 7)]
+    images = torch.stack([ramp.clamp(low, high) for low, high in pairs]).to(torch.uint8)
+    expected = torch.stack([_from_pillow(ImageOps.autocontrast(_to_pillow(image))) for image in images])
+    assert torch.equal(ops.autocontrast(images), expected)
+
+
+@pytest.mark.parametrize("name", ops.OPERATIONS)
+def test_operation_is_per_image(name: str):
+    images = SETS["rgb"][:8]
+    magnitudes = PILLOW[name][1]
+    magnitude = None if magnitudes is None else torch.tensor((magnitudes * 2)[:8])
+    alone = [
+        _run(name, images[i : i + 1], None if magnitude is None else magnitude[i : i + 1]) for i in range(len(images))
+    ]
+    assert torch.equal(_run(name, images, magnitude), torch.cat(alone))
+
+
+RANGES = {
+    "brightness": (0.05, 0.95),
+    "color": (0.05, 0.95),
+    "contrast": (0.05, 0.95),
+    "rotate": (-30, 30),
+    "sharpness": (0.05, 0.95),
+    "shear_x": (-0.3, 0.3),
+    "shear_y": (-0.3, 0.3),
+    "solarize": (0, 256),
+    "translate_x": (-0.3, 0.3),
+    "translate_y": (-0.3, 0.3),
+}
+STRENGTHS = torch.tensor([0, 1, 13_107, 13_108, 20_000, 32_768, 50_000, 65_535])
+
+
+def _magnitude(name: str, strength: Tensor) -> Tensor | None:
+    if name == "posterize":
+        return 4 + (strength / 65_536 * 5).long()
+    return ops.between(strength, *RANGES[name]) if name in RANGES else None
+
+
+@pytest.mark.parametrize("kind", ["rgb", "digits"])
+def test_mixed_batch_gives_each_image_its_own_operation(kind: str):
+    images = SETS[kind][:8].repeat_interleave(len(ops.OPERATIONS), 0)
+    number = torch.arange(len(ops.OPERATIONS)).repeat(8)
+    strength = STRENGTHS.repeat_interleave(len(ops.OPERATIONS))
+    mixed = ops.apply(images, number, strength)
+    for i, name in enumerate(ops.OPERATIONS):
+        expected = _run(name, images[number == i], _magnitude(name, strength[number == i]))
+        assert torch.equal(mixed[number == i], expected), name
+
+
+def test_strengths_cover_the_range_evenly():
+    strength = torch.arange(ops.STRENGTHS)
+    for low, high in set(RANGES.values()):
+        linear = low + (high - low) * strength.double() / ops.STRENGTHS
+        assert (ops.between(strength, low, high) - linear).abs().max() < 2**-13
+    bits = _magnitude("posterize", strength)
+    assert bits is not None
+    assert bits.unique(return_counts=True)[1].tolist() == [13_108, 13_107, 13_107, 13_107, 13_107]
+    assert bits.aminmax() == (4, 8)
+
+
+def _windows(image: np.ndarray, pad: int, mirror: bool) -> set[bytes]:
+    """Every view the weak policy may give of a one-channel image, by numpy's own reflection."""
+    height, width = image.shape
+    padded = np.pad(image, pad, mode="reflect")
+    crops = [
+        padded[top : top + height, left : left + width] for top in range(2 * pad + 1) for left in range(2 * pad + 1)
+    ]
+    flipped = [crop[:, ::-1] for crop in crops] if mirror else []
+    return {crop.tobytes() for crop in crops + flipped}
+
+
+# No two pixels are equal, so every view tells its offset and whether it was mirrored.
+DISTINCT = torch.arange(256, dtype=torch.uint8).view(1, 16, 16)
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("strong", [False, True])
+def test_crops_are_all_the_reflected_windows_equally_often(mirror: bool, strong: bool):
+    policy = Strong(mirror, 1, rounds=0, cutout=0.0) if strong else Weak(mirror)
+    views = policy(DISTINCT.expand(5000, 1, 16, 16), random.root(1))
+    seen = Counter(view.numpy().tobytes() for view in views)
+    allowed = _windows(DISTINCT[0].numpy(), pad=2, mirror=mirror)
+    assert len(allowed) == (50 if mirror else 25)
+    assert set(seen) == allowed
+    expected = len(views) / len(allowed)
+    # The 0.9999 quantile of chi-square with 24 and 49 degrees of freedom.
+    assert sum((count - expected) ** 2 for count in seen.values()) / expected < (95.0 if mirror else 58.6)
+
+
+@pytest.mark.parametrize("name", [*ops.OPERATIONS])
+def test_no_operation_mirrors(name: str):
+    # The left half is black and stays the darker one: a mirrored digit would be another digit.
+    image = torch.zeros(1, 1, 32, 32, dtype=torch.uint8)
+    image[..., 16:] = 200
+    magnitude = _magnitude(name, torch.tensor([20_000]))
+    view = _run(name, image, magnitude).float()
+    assert name in ("equalize", "solarize") or view[..., :16].mean() < view[..., 16:].mean()
+
+
+def test_oblong_images_are_padded_per_side():
+    image = torch.arange(8 * 24, dtype=torch.uint8).view(1, 8, 24)
+    views = Weak(mirror=False)(image.expand(500, 1, 8, 24), random.root(2))
+    padded = np.pad(image[0].numpy(), ((1, 1), (3, 3)), mode="reflect")
+    allowed = {padded[top : top + 8, left : left + 24].tobytes() for top in range(3) for left in range(7)}
+    assert {view.numpy().tobytes() for view in views} == allowed
+
+
+def test_operations_are_drawn_uniformly_and_independently():
+    words = random.bits(random.root(3), 3, 2, 20_000)
+    drawn = [draw_operation(pair) for pair in words]
+    for operation, strength in drawn:
+        counts = torch.bincount(operation, minlength=14).double()
+        assert len(counts) == 14
+        # The 0.9999 quantile of chi-square with 13 degrees of freedom.
+        assert ((counts - 20_000 / 14) ** 2 / (20_000 / 14)).sum() < 41.0
+        assert abs(strength.double().mean() / ops.STRENGTHS - 0.5) < 4 * 12**-0.5 / 20_000**0.5
+    together = torch.bincount(drawn[0][0] * 14 + drawn[1][0], minlength=196).double()
+    # The same quantile with 13 * 13 degrees of freedom, margins being near uniform.
+    assert ((together - 20_000 / 196) ** 2 / (20_000 / 196)).sum() < 270.0
+
+
+def test_cutout_by_hand():
+    images = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
+    side = torch.tensor([4.0, 4.0, 0.0, 3.0])
+    centre_x = torch.tensor([4.0, 0.0, 4.0, 7.5])
+    centre_y = torch.tensor([3.0, 8.0, 4.0, 2.5])
+    holes = ops.cutout(images, side, centre_x, centre_y, (125, 123, 114))
+    expected = images.clone()
+    fill = torch.tensor([125, 123, 114], dtype=torch.uint8).view(3, 1, 1)
+    expected[0, :, 1:5, 2:6] = fill
+    expected[1, :, 6:8, 0:2] = fill
+    expected[3, :, 1:4, 6:8] = fill
+    assert torch.equal(holes, expected)
+
+
+@pytest.mark.parametrize(("channels", "fill"), [(1, [123]), (3, [125, 123, 114])])
+def test_cutout_of_the_policy_has_the_stated_sizes_and_colour(channels: int, fill: list[int]):
+    policy = Strong(False, channels, rounds=0)
+    views = policy(torch.zeros(4000, channels, 32, 32, dtype=torch.uint8), random.root(4))
+    hole = views[:, 0] == fill[0]
+    for channel, level in enumerate(fill):
+        assert torch.equal(views[:, channel], hole.to(torch.uint8) * level)
+    area = hole.double().mean(dim=(1, 2))
+    # Side t W, t uniform on (0, 1/2): a side cut by the border has mean W (t - t^2 / 4), so the share of the area
+    # has mean 2 * integral of (t - t^2 / 4)^2 = 0.0685; the standard error of 4000 views is about 0.001.
+    assert area.mean().item() == pytest.approx(0.0685, abs=0.004)
+    assert area.max() <= 0.25
+    rows = hole.any(2).sum(1)
+    assert rows.max() == 16
+    # Centres are uniform: the mean hole covers the middle more than the corner, alike on both axes.
+    cover = hole.double().mean(0)
+    assert cover[16, 16] > 1.8 * cover[0, 0] > 0
+    assert torch.allclose(cover.mean(0), cover.mean(1), atol=0.02)
+
+
+def test_copies_of_one_image_get_different_strong_views():
+    image = SETS["rgb"][5]
+    views = Strong(True, 3)(image.expand(64, 3, 32, 32), random.root(5))
+    assert len({view.numpy().tobytes() for view in views}) >= 60
+
+
+def _policies() -> dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Tensor]]:
+    vectors = torch.from_numpy(np.random.default_rng(0).standard_normal((12, 30), dtype=np.float32))
+    return {
+        "weak": (Weak(True), SETS["rgb"][:12]),
+        "strong": (Strong(True, 3), SETS["rgb"][:12]),
+        "strong grey": (Strong(False, 1), SETS["digits"][:12]),
+        "weak vector": (WeakVector(), vectors),
+        "strong vector": (StrongVector(), vectors),
+    }
+
+
+@pytest.mark.parametrize(("policy", "samples"), _policies().values(), ids=_policies().keys())
+def test_policy_is_a_function_of_samples_and_key(policy, samples: Tensor):
+    before = samples.clone()
+    view = policy(samples, random.root(6))
+    assert view.shape == samples.shape
+    assert view.dtype == samples.dtype
+    assert torch.equal(samples, before)
+    assert torch.equal(view, policy(samples, random.root(6)))
+    assert not torch.equal(view, policy(samples, random.root(7)))
+    # A sample's view does not depend on its neighbours.
+    others = samples.clone()
+    others[1:] = samples[:-1]
+    assert torch.equal(policy(others, random.root(6))[0], view[0])
+
+
+def test_strong_has_its_own_crop_under_the_key_of_the_weak_view():
+    images = DISTINCT.expand(200, 1, 16, 16)
+    weak, strong = Weak(False), Strong(False, 1, rounds=0, cutout=0.0)
+    same = (weak(images, random.root(8)) == strong(images, random.root(8))).flatten(1).all(1)
+    assert same.double().mean() < 0.15
+
+
+def test_no_augment_and_factories():
+    images = SETS["rgb"]
+    assert NoAugment()(images, random.root(0)) is images
+    weak, strong = for_images(3, mirror=True)
+    assert weak.mirror
+    assert strong.weak.mirror
+    assert not for_images(1, mirror=False)[1].weak.mirror
+    assert [type(policy) for policy in for_vectors()] == [WeakVector, StrongVector]
+
+
+def test_vector_noise_and_dropout():
+    samples = torch.full((400, 50), 3.0)
+    noise = WeakVector(0.1)(samples, random.root(9)) - 3
+    assert noise.std().item() == pytest.approx(0.1, rel=0.03)
+    assert noise.mean().item() == pytest.approx(0, abs=0.004)
+    strong = StrongVector(0.25, 0.2)(samples, random.root(9))
+    kept = strong[strong != 0]
+    assert (strong == 0).float().mean().item() == pytest.approx(0.2, abs=0.015)
+    assert kept.std().item() == pytest.approx(0.25, rel=0.03)
+    assert kept.mean().item() == pytest.approx(3, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda: Weak(True, pad=0.6), "pad"),
+        (lambda: Strong(True, 4), "channels"),
+        (lambda: Strong(True, 3, rounds=-1), "rounds"),
+        (lambda: Strong(True, 3, cutout=1.5), "cutout"),
+        (lambda: StrongVector(drop=1.5), "drop"),
+        (lambda: WeakVector(scale=-1), "scale"),
+        (lambda: Weak(True)(torch.zeros(2, 3, 8, 8), random.root(0)), "uint8"),
+        (lambda: Weak(True)(SETS["rgb"][0], random.root(0)), "shape"),
+        (lambda: Strong(True, 3)(SETS["digits"], random.root(0)), "channel"),
+    ],
+)
+def test_wrong_use_says_what_is_wrong(wrong: Callable[[], object], sentence: str):
+    with pytest.raises(InputError, match=sentence):
+        wrong()
+
+
+class _Recorder(TorchDispatchMode):
+    """The names of all operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+# Reads by the host, shapes that depend on data, and constants copied from the host.
+FORBIDDEN = {"_local_scalar_dense", "nonzero", "bincount", "unique", "masked_select", "lift_fresh", "is_nonzero"}
+
+
+@pytest.mark.parametrize(("policy", "samples"), _policies().values(), ids=_policies().keys())
+def test_policy_never_waits_for_the_device(policy, samples: Tensor):
+    # Without values, any read by the host raises; on a device that is not the CPU, any CPU tensor does.
+    with FakeTensorMode() as mode:
+        assert policy(mode.from_tensor(samples), mode.from_tensor(random.root(10))).shape == samples.shape
+    assert policy(samples.to("meta"), random.root(10).to("meta")).device.type == "meta"
+    key = random.root(10)
+    with _Recorder() as recorder:
+        policy(samples, key)
+    assert recorder.names
+    assert not recorder.names & FORBIDDEN
+
+
+def test_compiled_strong_view_equals_eager():
+    images = SETS["rgb"][:28]
+    strong = Strong(True, 3, rounds=1)
+    compiled = torch.compile(strong.view, fullgraph=True)
+    for seed in range(10):
+        words = random.bits(random.root(seed), 8, len(images))
+        assert torch.equal(compiled(images, words), strong.view(images, words))
+
+
+def test_strong_policy_is_one_graph():
+    images, key = SETS["rgb"][:28], random.root(11)
+    strong = Strong(True, 3)
+    traced = torch.compile(strong, fullgraph=True, backend="aot_eager")
+    assert torch.equal(traced(images, key), strong(images, key))

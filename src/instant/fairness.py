@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from instant.losses import hard
 from instant.types import State
 
 
@@ -33,15 +34,14 @@ class Fairness(nn.Module):
         self.register_buffer("histogram", torch.full((classes,), 1 / classes))
 
     def forward(self, probs: Tensor, logits_s: Tensor, selected: Tensor) -> tuple[Tensor, State]:
-        classes = probs.shape[1]
         model = self.model.lerp(probs.mean(0), 1 - self.momentum)
-        histogram = self.histogram.lerp(F.one_hot(probs.argmax(1), classes).float().mean(0), 1 - self.momentum)
+        histogram = self.histogram.lerp(hard(probs).mean(0), 1 - self.momentum)
 
         probs_s = F.softmax(logits_s, dim=1)
         kept = selected.unsqueeze(1)
         count = selected.sum().clamp_min(1.0)
         mean_s = (probs_s * kept).sum(0) / count
-        histogram_s = (F.one_hot(probs_s.argmax(1), classes).float() * kept).sum(0) / count
+        histogram_s = (hard(probs_s) * kept).sum(0) / count
         wanted = _normalised_ratio(model, histogram)
         given = _normalised_ratio(mean_s, histogram_s.detach())
         loss = (wanted * torch.log(given + 1e-12)).sum() * (selected.sum() > 0)

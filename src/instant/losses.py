@@ -25,9 +25,14 @@ def forward_corrected(logits: Tensor, inflow: Tensor) -> Tensor:
     return -torch.logsumexp(F.log_softmax(logits, dim=1) + inflow.clamp_min(1e-12).log(), dim=1)
 
 
+def one_hot(labels: Tensor, classes: int) -> Tensor:
+    """(rows, K) float; unlike torch's it never looks at the values, which on some devices means waiting for them."""
+    return (labels.unsqueeze(1) == torch.arange(classes, device=labels.device)).float()
+
+
 def hard(probs: Tensor) -> Tensor:
     """The one-hot distribution of the most probable class."""
-    return F.one_hot(probs.argmax(1), probs.shape[1]).to(probs.dtype)
+    return one_hot(probs.argmax(1), probs.shape[1])
 
 
 def sharpen(probs: Tensor, temperature: float) -> Tensor:

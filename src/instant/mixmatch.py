@@ -9,7 +9,7 @@ from scipy.stats import beta
 from torch import Tensor
 
 from instant import random
-from instant.losses import cross_entropy, sharpen, squared_error
+from instant.losses import cross_entropy, one_hot, sharpen, squared_error
 from instant.match import detached, ramped
 from instant.types import Decision, Method, Network, Output, Views, Wants
 
@@ -50,14 +50,14 @@ class MixMatch(Method):
 
     def forward(self, model: Network, teacher: Network, views: Views) -> Output:
         guess = self.guess(model, views)
-        onehot = F.one_hot(views.y_l, guess.shape[1]).to(guess.dtype)
+        onehot = one_hot(views.y_l, guess.shape[1])
         x = torch.cat([views.x_l, views.x_w, views.x_s])
         y = torch.cat([onehot, guess, guess])
 
         partner = random.permutations(random.fold(views.key, 1), len(x))[0]
         share = self.share(views.key)
-        mixed_y = y.lerp(y[partner], 1 - share)
-        logits = model(x.lerp(x[partner], 1 - share)).logits
+        mixed_y = share * y + (1 - share) * y[partner]
+        logits = model(share * x + (1 - share) * x[partner]).logits
 
         rows = len(views.x_l)
         supervised = cross_entropy(logits[:rows], mixed_y[:rows]).mean()

@@ -73,7 +73,7 @@ def pretrained_cifar100(labels: int | None = 400, method: str = "instant") -> Re
 
 
 def pretrained_stl10(labels: int | None = 40, method: str = "instant") -> Recipe:
-    """Table 1 and ablation, STL-10 with 10, 40 or 100 labels: InstanT 69.39 / 85.09 / 89.35 %. Needs pretrained=FILE."""
+    """Table 1 and ablation, STL-10 with 10, 40, 100 labels: InstanT 69.39 / 85.09 / 89.35 %. Needs pretrained=FILE."""
     return _pretrained("stl10", labels, method, backbone="vit_b_16_96", optim=_adamw(1e-4, 0.65))
 
 
@@ -106,6 +106,11 @@ def fashion_mnist(labels: int | None = 40, method: str = "instant") -> Recipe:
     return _small("fashion_mnist", labels, method, steps=2000)
 
 
+def vectors(labels: int | None = None, method: str = "instant") -> Recipe:
+    """Feature vectors in memory, with a small MLP."""
+    return _small("arrays", labels, method, backbone="mlp", steps=600)
+
+
 RECIPES: dict[str, Callable[..., Recipe]] = {
     function.__name__: function
     for function in (
@@ -117,6 +122,7 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
         pretrained_stl10,
         digits,
         fashion_mnist,
+        vectors,
     )
 }
 

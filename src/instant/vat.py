@@ -24,20 +24,21 @@ def divergence(p: Tensor, logits: Tensor) -> Tensor:
 class VAT(Method):
     """CE + weight_t * KL(p(x) || p(x + eps * r)) + entropy * H(p(x)), with r found by one power iteration.
 
-    The direction is the gradient of the divergence at a tiny step xi along a random direction. With xi = 1e-6 a
-    unit direction changes a pixel by about 1e-8, below what float32 resolves, so xi here is in units of the sample's
-    root-mean-square pixel: the smallest step whose gradient is not rounding noise (see tests/test_vat.py).
+    The direction is the gradient of the divergence at a small step xi along a random direction. The published
+    xi = 1e-6 moves a pixel by about 1e-8, which float32 cannot resolve: the gradient is then rounding noise, at right
+    angles to the true direction. With 1e-2 it agrees with float64 to a cosine of 0.998 (tests/test_vat.py).
     """
 
     exact = True  # the finite difference would vanish in bfloat16
     wants = Wants(weak=True, second="none")
 
     def __init__(
-        self, *, eps: float = 6.0, xi: float = 1e-6, entropy: float = 0.06, weight: float = 1.0, ramp: int = 0
+        self, *, eps: float = 6.0, xi: float = 1e-2, entropy: float = 0.06, weight: float = 1.0, ramp: int = 0
     ) -> None:
         super().__init__()
         self.eps, self.xi, self.entropy, self.weight, self.ramp = eps, xi, entropy, weight, ramp
 
+    @torch.compiler.disable  # the gradient inside the forward pass does not survive tracing
     def direction(self, model: Network, x: Tensor, p: Tensor, key: Tensor) -> Tensor:
         """The unit direction in which the prediction at x changes most, by one power iteration."""
         d = self.xi * unit(random.normal(key, *x.shape))

@@ -75,7 +75,7 @@ def posterize(images: Tensor, bits: Tensor) -> Tensor:
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
     """Counter-clockwise about the centre."""
-    return geometry.sample(images, geometry.rotation_map(degrees, *images.shape[-2:]))
+    return geometry.move(images, degrees=degrees)
 
 
 def sharpness(images: Tensor, factor: Tensor) -> Tensor:
@@ -85,12 +85,12 @@ def sharpness(images: Tensor, factor: Tensor) -> Tensor:
 
 def shear_x(images: Tensor, amount: Tensor) -> Tensor:
     """Shift every row by `amount` times its height in the image."""
-    return geometry.sample(images, geometry.shear_x_map(amount))
+    return geometry.move(images, shear_x=amount)
 
 
 def shear_y(images: Tensor, amount: Tensor) -> Tensor:
     """Shift every column by `amount` times its distance from the left."""
-    return geometry.sample(images, geometry.shear_y_map(amount))
+    return geometry.move(images, shear_y=amount)
 
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
@@ -100,12 +100,12 @@ def solarize(images: Tensor, threshold: Tensor) -> Tensor:
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
     """Shift left by a share of the width."""
-    return geometry.sample(images, geometry.translate_x_map(share, images.shape[-1]))
+    return geometry.move(images, share_x=share)
 
 
 def translate_y(images: Tensor, share: Tensor) -> Tensor:
     """Shift up by a share of the height."""
-    return geometry.sample(images, geometry.translate_y_map(share, images.shape[-2]))
+    return geometry.move(images, share_y=share)
 
 
 def smooth(images: Tensor) -> Tensor:
@@ -136,7 +136,6 @@ def _covered(length: int, side: Tensor, centre: Tensor) -> Tensor:
 
 def apply(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
     """Give image i the operation `OPERATIONS[operation[i]]` at `strength[i]`, an integer below STRENGTHS."""
-    height, width = images.shape[-2:]
     drawn = {name: operation == number for number, name in enumerate(OPERATIONS)}
     factor = between(strength, 0.05, 0.95)
     tilt = between(strength, -0.3, 0.3)
@@ -144,29 +143,27 @@ def apply(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
 
     table = tables.identity_table(images.device)
     for name, candidate in {
-        "autocontrast": tables.autocontrast_table(images),
         "brightness": tables.brightness_table(factor),
         "contrast": tables.contrast_table(grey, factor),
-        "equalize": tables.equalize_table(images),
         "posterize": tables.posterize_table(4 + strength * 5 // STRENGTHS),
         "solarize": tables.solarize_table(between(strength, 0, 256)),
+        "autocontrast": tables.autocontrast_table(images),
+        "equalize": tables.equalize_table(images),
     }.items():
         table = torch.where(drawn[name].view(-1, 1, 1), candidate, table)
-
-    mapping = geometry.identity_map(len(images), images.device)
-    for name, candidate in {
-        "rotate": geometry.rotation_map(between(strength, -30, 30), height, width),
-        "shear_x": geometry.shear_x_map(tilt),
-        "shear_y": geometry.shear_y_map(tilt),
-        "translate_x": geometry.translate_x_map(tilt, width),
-        "translate_y": geometry.translate_y_map(tilt, height),
-    }.items():
-        mapping = torch.where(drawn[name].unsqueeze(1), candidate, mapping)
 
     degenerate = torch.where(_per_pixel(drawn["color"]), grey, smooth(images))
     share = torch.where(drawn["color"] | drawn["sharpness"], factor, 1.0)
     blended = tables.blend(degenerate, images, _per_pixel(share))
-    return tables.look_up(geometry.sample(blended, mapping), table)
+    moved = geometry.move(
+        blended,
+        degrees=torch.where(drawn["rotate"], between(strength, -30, 30), 0.0),
+        shear_x=torch.where(drawn["shear_x"], tilt, 0.0),
+        shear_y=torch.where(drawn["shear_y"], tilt, 0.0),
+        share_x=torch.where(drawn["translate_x"], tilt, 0.0),
+        share_y=torch.where(drawn["translate_y"], tilt, 0.0),
+    )
+    return tables.look_up(moved, table)
 
 
 def between(strength: Tensor, low: float, high: float) -> Tensor:

@@ -39,14 +39,15 @@ class Weak(nn.Module):
 
     def forward(self, samples: Tensor, key: Tensor) -> Tensor:
         check_images(samples)
-        batch, _, height, width = samples.shape
+        return self.view(samples, random.bits(key, 3, len(samples)))
+
+    def view(self, samples: Tensor, words: Tensor) -> Tensor:
+        """The view that three random words per image, (3, B), stand for."""
+        height, width = samples.shape[-2:]
         pad_y, pad_x = round(height * self.pad), round(width * self.pad)
-        down = random.integers(random.fold(key, 0), 2 * pad_y + 1, batch) - pad_y
-        right = random.integers(random.fold(key, 1), 2 * pad_x + 1, batch) - pad_x
-        if self.mirror:
-            mirrored = random.integers(random.fold(key, 2), 2, batch) == 1
-        else:
-            mirrored = torch.zeros(batch, dtype=torch.bool, device=samples.device)
+        down = _below(2 * pad_y + 1, words[0]) - pad_y
+        right = _below(2 * pad_x + 1, words[1]) - pad_x
+        mirrored = _below(2 if self.mirror else 1, words[2]) == 1
         return geometry.crop(samples, down, right, mirrored)
 
 
@@ -62,6 +63,10 @@ class Strong(nn.Module):
         super().__init__()
         if channels not in _FILL:
             raise InputError(f"channels: strong augmentation knows 1 (grey) and 3 (RGB), got {channels}.")
+        if rounds < 0:
+            raise InputError(f"rounds: the number of operations must be 0 or more, got {rounds}.")
+        if not 0 <= cutout <= 1:
+            raise InputError(f"cutout: must be a share of the width between 0 and 1, got {cutout}.")
         self.weak = Weak(mirror, pad)
         self.channels = channels
         self.rounds = rounds
@@ -69,24 +74,35 @@ class Strong(nn.Module):
 
     def forward(self, samples: Tensor, key: Tensor) -> Tensor:
         check_images(samples)
-        batch, channels, height, width = samples.shape
-        if channels != self.channels:
-            raise InputError(f"images: this policy is for {self.channels} channel(s), got {channels}.")
-        samples = self.weak(samples, random.fold(key, 0))
-        operations, strengths = draw_operations(random.fold(key, 1), batch, self.rounds)
-        for operation, strength in zip(operations.unbind(1), strengths.unbind(1)):
-            samples = images.apply(samples, operation, strength)
-        spot = random.integers(random.fold(key, 2), images.STRENGTHS, 3, batch)
-        side = images.between(spot[0], 0, self.cutout) * width
-        centre_x, centre_y = images.between(spot[1], 0, width), images.between(spot[2], 0, height)
-        return images.cutout(samples, side, centre_x, centre_y, _FILL[channels])
+        if samples.shape[1] != self.channels:
+            raise InputError(f"images: this policy is for {self.channels} channel(s), got {samples.shape[1]}.")
+        # A key of its own: under the same key the weak view has another crop.
+        return self.view(samples, random.bits(random.fold(key, 1), 6 + 2 * self.rounds, len(samples)))
+
+    def view(self, samples: Tensor, words: Tensor) -> Tensor:
+        """The view that 6 + 2 * rounds random words per image, (6 + 2 * rounds, B), stand for."""
+        height, width = samples.shape[-2:]
+        samples = self.weak.view(samples, words[:3])
+        for pair in words[6:].view(self.rounds, 2, len(samples)):
+            samples = images.apply(samples, *draw_operation(pair))
+        side, centre_x, centre_y = _below(images.STRENGTHS, words[3:6])
+        return images.cutout(
+            samples,
+            images.between(side, 0, self.cutout) * width,
+            images.between(centre_x, 0, width),
+            images.between(centre_y, 0, height),
+            _FILL[self.channels],
+        )
 
 
-def draw_operations(key: Tensor, batch: int, rounds: int) -> tuple[Tensor, Tensor]:
-    """Independent uniform operation numbers and strengths, both (batch, rounds)."""
-    operations = random.integers(random.fold(key, 0), len(images.OPERATIONS), batch, rounds)
-    strengths = random.integers(random.fold(key, 1), images.STRENGTHS, batch, rounds)
-    return operations, strengths
+def draw_operation(words: Tensor) -> tuple[Tensor, Tensor]:
+    """The operation number and the strength that two random words per image, (2, B), stand for."""
+    return _below(len(images.OPERATIONS), words[0]), _below(images.STRENGTHS, words[1])
+
+
+def _below(high: int, words: Tensor) -> Tensor:
+    """32-bit words mapped evenly onto 0 .. high - 1."""
+    return (words * high) >> 32
 
 
 def check_images(samples: Tensor) -> None:

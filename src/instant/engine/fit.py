@@ -29,7 +29,7 @@ from instant.engine.step import Program, Way
 from instant.errors import InputError
 from instant.learner import Learner
 from instant.run import Run
-from instant.types import Problem
+from instant.types import MethodFunction, Problem
 
 
 class Callback:
@@ -69,9 +69,13 @@ def fit(
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
     policies: tuple[Policy, Policy] | None = None,
+    method: MethodFunction | None = None,
 ) -> Trained:
-    """Train; with a `run`, keep checkpoints, curves and results in its folder, and `resume` from there."""
-    program = build_program(recipe, split, policies=policies)
+    """Train; with a `run`, keep checkpoints, curves and results in its folder, and `resume` from there.
+
+    `policies` (weak, strong) and `method` stand in for what the recipe names, for functions that have no name.
+    """
+    program = build_program(recipe, split, policies=policies, method=method)
     device = program.clock.device
     learner, meter = program.learner, program.meter
     history: list[dict[str, Any]] = []
@@ -122,7 +126,13 @@ def fit(
     return Trained(recipe, split, learner, summary, history)
 
 
-def build_program(recipe: Recipe, split: Split, *, policies: tuple[Policy, Policy] | None = None) -> Program:
+def build_program(
+    recipe: Recipe,
+    split: Split,
+    *,
+    policies: tuple[Policy, Policy] | None = None,
+    method: MethodFunction | None = None,
+) -> Program:
     """Everything a run needs, on its device, at step 0."""
     device = choose_device(recipe.device)
     dtype = choose_dtype(recipe.precision, device)
@@ -141,7 +151,7 @@ def build_program(recipe: Recipe, split: Split, *, policies: tuple[Policy, Polic
             steps=recipe.steps,
             network=network,
         )
-        method = build_method(recipe.method, problem, **recipe.method_options)
+        built = build_method(method or recipe.method, problem, **recipe.method_options)
     if recipe.pretrained is not None:
         load_pretrained(model, recipe.pretrained)
     set_seed(model, recipe.seed)
@@ -149,24 +159,26 @@ def build_program(recipe: Recipe, split: Split, *, policies: tuple[Policy, Polic
         channels = shape[0]
         policies = for_images(channels, split.mirror) if split.train.is_images else for_vectors()
 
-    learner = Learner(model, method, ema=recipe.ema, dtype=dtype).to(device)
+    learner = Learner(model, built, ema=recipe.ema, dtype=dtype).to(device)
     if device.type == "cuda" and split.train.is_images:
         learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     weak, strong = policies
     feed = Feed(
-        split, batch=recipe.batch, ratio=recipe.ratio, wants=method.wants, weak=weak, strong=strong, seed=recipe.seed
+        split, batch=recipe.batch, ratio=recipe.ratio, wants=built.wants, weak=weak, strong=strong, seed=recipe.seed
     ).to(device)
     meter = Meter(split.oracle).to(device)
     optimizers = [build_optimizer(learner.model, recipe.optim)]
-    own = list(method.parameters())
+    own = list(built.parameters())
     if own:
-        rate = torch.tensor(method.own_lr, device=device)
+        rate = torch.tensor(built.own_lr, device=device)
         optimizers.append(torch.optim.SGD(own, lr=rate, momentum=0.9, fused=True))
     optim = recipe.optim
 
     def learning_rate(step: Tensor) -> Tensor:
         return optim.lr * schedule(step, steps=recipe.steps, warmup=optim.warmup, cycles=optim.cycles)
 
+    if built.exact:
+        torch.backends.cudnn.allow_tf32 = False
     learner.train()
     return Program(
         learner,

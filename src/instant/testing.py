@@ -1,0 +1,272 @@
+"""Conformance checks for rules and methods, ours and yours: the `check_estimator` of this package.
+
+from instant.testing import check_rule, check_method
+check_rule(MyRule())
+check_method(my_method)                      # a function of algorithms.py's form, or its name
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+
+from instant import random
+from instant.algorithms import build_method, find_method
+from instant.backbones import build
+from instant.learner import Learner, commit
+from instant.rules import Rule
+from instant.types import Evidence, Method, MethodFunction, Output, Problem, Views
+
+CLASSES, FEATURES, LABELLED, ROWS, POOL, STEPS = 4, 8, 16, 32, 100, 400
+
+
+def make_evidence(
+    *, classes: int = CLASSES, rows: int = ROWS, pool: int = POOL, step: int = 0, seed: int = 0
+) -> Evidence:
+    """Plausible input of a rule: random probabilities, labels, pool positions and a column of T(x)."""
+    key = random.fold(random.root(seed), step)
+
+    def probs(stream: int, n: int) -> Tensor:
+        return F.softmax(3 * random.normal(random.fold(key, stream), n, classes), dim=1)
+
+    index = random.permutations(random.fold(key, 2), pool)[0, :rows]
+    inflow = random.uniform(random.fold(key, 3), rows, classes)
+    y_l = torch.arange(LABELLED) % classes
+    return Evidence(probs(0, rows), probs(1, LABELLED), y_l, index, torch.tensor(step), inflow)
+
+
+def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled: bool = False) -> None:
+    """Raise AssertionError with a sentence when a rule breaks the contract of `instant.rules.Rule`.
+
+    Checked over three steps: shapes and ranges, rows decided independently of their order, no state written in
+    place, next state that fits the rule's buffers, a round trip of that state, no host synchronisation, and (with
+    `compiled`) that the compiled rule equals the eager one.
+    """
+    name = type(rule).__name__
+    for step in range(3):
+        seen = make_evidence(classes=classes, pool=pool, step=step)
+        before = copy.deepcopy(rule.state_dict())
+        (weight, threshold), state = rule(seen)
+        rows = (len(seen.probs),)
+        assert weight.shape == threshold.shape == rows, f"{name}: weight and threshold must have shape {rows}"
+        assert bool(((weight >= 0) & (weight <= 1)).all()), f"{name}: a weight left [0, 1]"
+        assert bool(torch.isfinite(threshold).all()), f"{name}: a threshold is not finite"
+        assert not weight.requires_grad, f"{name}: a decision must not carry gradient"
+        _same(rule.state_dict(), before, f"{name}: forward wrote its state in place; return it instead")
+        _state_fits(rule, state, name)
+
+        order = torch.arange(len(seen.probs) - 1, -1, -1)
+        inflow = None if seen.inflow is None else seen.inflow[order]
+        flipped = seen._replace(probs=seen.probs[order], index=seen.index[order], inflow=inflow)
+        (weight_2, threshold_2), _ = rule(flipped)
+        torch.testing.assert_close(weight_2[order], weight, msg=f"{name}: a decision depends on the order of the rows")
+        torch.testing.assert_close(threshold_2[order], threshold, rtol=1e-5, atol=1e-6)
+
+        twin = copy.deepcopy(rule)
+        commit(rule, state)
+        twin.load_state_dict(rule.state_dict())
+        _same(twin(seen)[1], rule(seen)[1], f"{name}: its state does not survive state_dict")
+    with no_waiting(name):
+        rule(seen)
+    if compiled:
+        torch._dynamo.reset()
+        eager, fast = rule(seen), torch.compile(rule, fullgraph=True, dynamic=False)(seen)
+        torch.testing.assert_close(fast, eager, rtol=1e-5, atol=1e-6)
+
+
+@contextmanager
+def no_waiting(name: str) -> Iterator[None]:
+    """Run tensors without data: whatever would make the host wait for the device is an error here.
+
+    That is `.item()`, `if tensor`, boolean indexing, `nonzero`: all that needs values instead of shapes.
+    """
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            yield
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise AssertionError(f"{name}: the step waits for the device ({error})") from error
+
+
+def make_learner(method: str | MethodFunction, *, seed: int = 0, **options: Any) -> Learner:
+    """A small classifier of vectors with the method on top; its predictions are confident enough to be used."""
+
+    def network(outputs: int) -> torch.nn.Module:
+        return build("mlp", shape=(FEATURES,), classes=outputs, width=16)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build("mlp", shape=(FEATURES,), classes=CLASSES, width=16)
+        problem = Problem(classes=CLASSES, features=model.num_features, unlabelled=POOL, steps=STEPS, network=network)
+        built = build_method(method, problem, **options)
+    with torch.no_grad():
+        model.head.weight.mul_(20)
+    return Learner(model, built, ema=0.9).train()
+
+
+def make_views(method: Method, *, step: int = STEPS - 1, seed: int = 0) -> Views:
+    """One step's input of vectors, with the views the method wants."""
+    key = random.fold(random.root(seed), step)
+    rows = ROWS if method.wants.weak else 0
+    clean = random.normal(random.fold(key, 0), rows, FEATURES)
+    second = rows if method.wants.second != "none" else 0
+    return Views(
+        x_l=random.normal(random.fold(key, 1), LABELLED, FEATURES),
+        y_l=torch.arange(LABELLED) % CLASSES,
+        x_w=clean + 0.1 * random.normal(random.fold(key, 2), rows, FEATURES),
+        x_s=(clean + 0.3 * random.normal(random.fold(key, 3), rows, FEATURES))[:second],
+        index=random.permutations(random.fold(key, 4), POOL)[0, :rows],
+        step=torch.tensor(step),
+        key=random.fold(key, 5),
+    )
+
+
+def check_method(
+    method: str | MethodFunction,
+    *,
+    compiled: bool = False,
+    learns: float | None = None,
+    atol: float = 1e-5,
+    **options: Any,
+) -> None:
+    """Raise AssertionError with a sentence when a method breaks the contract of `instant.types.Method`.
+
+    Checked: the form of its output; that gradient reaches every weight of the student, and reaches it through the
+    unlabelled samples; that the same input gives the same output; that state is returned, not written, fits the
+    buffers and survives a checkpoint; no host synchronisation; with `compiled` that the compiled step equals the
+    eager one on loss, gradient and state (to `atol`); with `learns` that a trivial problem is learnt above that accuracy.
+    """
+    name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
+    learner = make_learner(method, **options)
+    views = make_views(learner.method)
+
+    before = copy.deepcopy(learner.method.state_dict())
+    output, gradients = _backward(learner, views)
+    _check_output(output, learner.method, name)
+    _same(learner.method.state_dict(), before, f"{name}: forward wrote state in place; return it in Output.state")
+    for parameter, gradient in gradients.items():
+        assert gradient is not None, f"{name}: no gradient reaches {parameter}"
+        assert bool(torch.isfinite(gradient).all()), f"{name}: the gradient of {parameter} is not finite"
+    if learner.method.wants.weak:
+        _check_unlabelled_gradient(learner, views, name)
+
+    again = make_learner(method, **options)
+    _same(_backward(again, views)[1], gradients, f"{name}: two equal steps give different gradients")
+    commit(again.method, output.state)
+    restored = make_learner(method, seed=1, **options)
+    restored.load_state_dict(again.state_dict())
+    _same(_backward(restored, views)[1], _backward(again, views)[1], f"{name}: its state does not survive state_dict")
+
+    twin = copy.deepcopy(learner)
+    with no_waiting(name):
+        twin(views).loss.backward()
+    if compiled:
+        _check_compiled(method, views, output, gradients, name, atol, options)
+    if learns is not None:
+        score = trivial_accuracy(method, **options)
+        assert score >= learns, f"{name}: learnt a trivial problem to {score:.2f}, expected {learns:.2f}"
+
+
+def trivial_accuracy(method: str | MethodFunction, *, steps: int = 200, **options: Any) -> float:
+    """Test accuracy on four well separated clouds of points with two labels each, through the one `fit`."""
+    from instant import recipes
+    from instant.data.sources import arrays
+    from instant.data.split import make_split
+    from instant.engine.fit import fit
+
+    rng = np.random.default_rng(0)
+    y = np.arange(600) % CLASSES
+    x = (rng.normal(size=(CLASSES, FEATURES))[y] * 2 + rng.normal(size=(600, FEATURES)) * 0.7).astype(np.float32)
+    split = make_split(arrays(x[:400], y[:400], x[400:], y[400:]), labels=2 * CLASSES)
+    recipe = recipes.vectors(labels=2 * CLASSES).override({"steps": str(steps)})
+    trained = fit(dataclasses.replace(recipe, method_options=options), split, method=find_method(method))
+    return float(trained.summary["accuracy_last"])
+
+
+def _backward(learner: Learner, views: Views) -> tuple[Output, dict[str, Tensor | None]]:
+    learner.zero_grad(set_to_none=True)
+    output = learner(views)
+    output.loss.backward()
+    named = {f"model.{n}": p for n, p in learner.model.named_parameters()}
+    named |= {f"method.{n}": p for n, p in learner.method.named_parameters()}
+    return output, {name: None if p.grad is None else p.grad.clone() for name, p in named.items()}
+
+
+def _check_output(output: Output, method: Method, name: str) -> None:
+    assert output.loss.ndim == 0, f"{name}: the loss must be one number, got shape {tuple(output.loss.shape)}"
+    assert bool(torch.isfinite(output.loss)), f"{name}: the loss is not finite"
+    for metric, value in output.metrics.items():
+        assert value.ndim == 0, f"{name}: metric {metric} must be one number, got shape {tuple(value.shape)}"
+        assert not value.requires_grad, f"{name}: metric {metric} must be detached"
+    _state_fits(method, output.state, name)
+    if output.decision is not None:
+        for field, column in output.decision._asdict().items():
+            assert column.shape == (ROWS,), f"{name}: decision.{field} must have one entry a row"
+            assert not column.requires_grad, f"{name}: decision.{field} must be detached"
+
+
+def _check_unlabelled_gradient(learner: Learner, views: Views, name: str) -> None:
+    """The unlabelled samples must teach the student something; a baseline that ignores them can still look busy."""
+    student = views.x_s if len(views.x_s) else views.x_w
+    probe = student.clone().requires_grad_()
+    changed = views._replace(x_s=probe) if len(views.x_s) else views._replace(x_w=probe)
+    loss = copy.deepcopy(learner)(changed).loss
+    (gradient,) = torch.autograd.grad(loss, probe)
+    assert float(gradient.abs().sum()) > 0, f"{name}: no gradient flows through the unlabelled samples"
+
+
+def _check_compiled(
+    method: str | MethodFunction,
+    views: Views,
+    output: Output,
+    gradients: dict[str, Tensor | None],
+    name: str,
+    atol: float,
+    options: dict[str, Any],
+) -> None:
+    """Compiled equals eager on gradient and state, not only on the loss."""
+    torch._dynamo.reset()
+    learner = make_learner(method, **options)
+    learner.zero_grad(set_to_none=True)
+    fast = torch.compile(learner, dynamic=False)(views)
+    fast.loss.backward()
+    _close({"loss": fast.loss}, {"loss": output.loss}, f"{name}: compiled loss differs", rtol=1e-4, atol=atol)
+    _close(fast.state, output.state, f"{name}: compiled state differs", rtol=1e-4, atol=atol)
+    found = {f"model.{n}": p.grad for n, p in learner.model.named_parameters()}
+    found |= {f"method.{n}": p.grad for n, p in learner.method.named_parameters()}
+    _close(found, gradients, f"{name}: compiled gradient differs", rtol=1e-4, atol=atol)
+
+
+def _state_fits(module: torch.nn.Module, state: dict[str, Tensor], name: str) -> None:
+    buffers = dict(module.named_buffers())
+    for key, value in state.items():
+        assert key in buffers, f"{name}: state {key!r} is not a registered buffer"
+        assert value.shape == buffers[key].shape, f"{name}: state {key!r} has shape {tuple(value.shape)}"
+        assert value.dtype == buffers[key].dtype, f"{name}: state {key!r} has dtype {value.dtype}"
+        assert not value.requires_grad, f"{name}: state {key!r} must be detached"
+
+
+def _same(found: dict[str, Any], expected: dict[str, Any], sentence: str) -> None:
+    _close(found, expected, sentence, rtol=0.0, atol=0.0)
+
+
+def _close(found: dict[str, Any], expected: dict[str, Any], sentence: str, *, rtol: float, atol: float) -> None:
+    assert found.keys() == expected.keys(), f"{sentence} ({sorted(found.keys() ^ expected.keys())})"
+    for key, value in expected.items():
+        if value is None or found[key] is None:
+            assert value is found[key], f"{sentence} ({key})"
+            continue
+        near = torch.allclose(found[key], value, rtol=rtol, atol=atol, equal_nan=True)
+        assert near, f"{sentence} ({key}, by up to {(found[key] - value).abs().max():.2g})"
