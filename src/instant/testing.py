@@ -146,7 +146,7 @@ def check_method(
     Checked: the form of its output; that gradient reaches every weight of the student, and reaches it through the
     unlabelled samples; that the same input gives the same output; that state is returned, not written, fits the
     buffers and survives a checkpoint; no host synchronisation; with `compiled` that the compiled step equals the
-    eager one on loss, gradient and state (to `atol`); with `learns` that a trivial problem is learnt above that accuracy.
+    eager one on loss, gradient and state (to `atol`); with `learns` that a trivial problem is learnt that well.
     """
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
     learner = make_learner(method, **options)

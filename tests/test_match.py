@@ -1,0 +1,372 @@
+"""The pieces of a step against cases worked by hand: losses, alignment, transition, and whole methods."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from instant import random
+from instant.algorithms import build_method
+from instant.alignment import Alignment
+from instant.fairness import Fairness
+from instant.learner import Learner, commit
+from instant.losses import cross_entropy, forward_corrected, hard, one_hot, sharpen, squared_error
+from instant.mixmatch import MixMatch
+from instant.transition import TransitionHead, TransitionMatrix, inflow
+from instant.types import Prediction, Problem, Views
+
+LOG = math.log
+
+
+def views(z_l, y_l, z_w, z_s, step: int = 1000, index=None) -> Views:
+    """Inputs that are their own logits: the model below is the identity."""
+    z_l, z_w, z_s = (
+        torch.tensor(z, dtype=torch.float32).log() if len(z) else torch.zeros(0, 2) for z in (z_l, z_w, z_s)
+    )
+    index = torch.arange(len(z_w)) if index is None else torch.tensor(index)
+    return Views(z_l, torch.tensor(y_l), z_w, z_s, index, torch.tensor(step), random.root(0))
+
+
+def identity(x: torch.Tensor) -> Prediction:
+    return Prediction(x, x)
+
+
+def problem(steps: int = 1000, pool: int = 4) -> Problem:
+    return Problem(classes=2, features=2, unlabelled=pool, steps=steps)
+
+
+def run(method, given: Views, teacher=identity):
+    return method(identity, teacher, given)
+
+
+# -- losses -----------------------------------------------------------------------------------------------------------
+
+
+def test_losses_by_hand() -> None:
+    logits = torch.tensor([[0.8, 0.2]]).log()
+    target = torch.tensor([[0.5, 0.5]])
+    assert float(cross_entropy(logits, target)) == pytest.approx(-0.5 * LOG(0.8) - 0.5 * LOG(0.2))
+    assert float(squared_error(logits, target)) == pytest.approx((0.09 + 0.09) / 2)
+    # T = [[.9, .1], [.3, .7]], k = 0: column (.9, .3); (T^T p)_0 = .9 * .8 + .3 * .2 = .78
+    assert float(forward_corrected(logits, torch.tensor([[0.9, 0.3]]))) == pytest.approx(-LOG(0.78))
+
+
+def test_forward_correction_with_identity_is_plain_cross_entropy() -> None:
+    logits = torch.randn(5, 3)
+    labels = torch.tensor([0, 1, 2, 1, 0])
+    torch.testing.assert_close(
+        forward_corrected(logits, torch.eye(3)[labels]), F.cross_entropy(logits, labels, reduction="none")
+    )
+
+
+def test_sharpen_is_the_temperature_of_the_logits() -> None:
+    logits = torch.randn(4, 5)
+    torch.testing.assert_close(sharpen(F.softmax(logits, 1), 0.4), F.softmax(logits / 0.4, 1))
+    assert one_hot(torch.tensor([2, 0]), 3).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert hard(torch.tensor([[0.3, 0.7]])).tolist() == [[0, 1]]
+
+
+# -- alignment --------------------------------------------------------------------------------------------------------
+
+
+def test_alignment_starts_from_the_first_batch_and_then_follows() -> None:
+    align = Alignment(2, momentum=0.9)
+    first = torch.tensor([[0.9, 0.1], [0.7, 0.3]])  # mean (.8, .2)
+    aligned, state = align(first, first)
+    torch.testing.assert_close(state["model"], torch.tensor([0.8, 0.2]))
+    # row 1: .9 * .5 / .8 = .5625, .1 * .5 / .2 = .25 -> .6923, .3077 ; row 2: .4375, .75 -> .3684, .6316
+    expected = torch.tensor([[0.5625 / 0.8125, 0.25 / 0.8125], [0.4375 / 1.1875, 0.75 / 1.1875]])
+    torch.testing.assert_close(aligned, expected, atol=1e-5, rtol=1e-5)
+    commit(align, state)
+    _, state = align(torch.tensor([[0.5, 0.5]]), first)
+    torch.testing.assert_close(state["model"], torch.tensor([0.77, 0.23]))  # .9 * .8 + .1 * .5
+    assert "target" not in state, "a uniform target does not move"
+
+
+def test_alignment_target_follows_the_labelled_predictions() -> None:
+    align = Alignment(2, learn_target=True, momentum=0.9)
+    _, state = align(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1], [0.8, 0.2]]))
+    torch.testing.assert_close(state["target"], torch.tensor([0.535, 0.465]))  # .9 * .5 + .1 * .85
+
+
+def test_alignment_keeps_a_balanced_batch() -> None:
+    probs = torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+    torch.testing.assert_close(Alignment(2)(probs, probs)[0], probs)
+
+
+# -- fairness ---------------------------------------------------------------------------------------------------------
+
+
+def test_fairness_by_hand() -> None:
+    fairness = Fairness(2, weight=1.0, momentum=0.5)
+    probs = torch.tensor([[0.9, 0.1], [0.7, 0.3]])
+    # p~ = .5 * .5 + .5 * (.8, .2) = (.65, .35) ; h~ = .5 * .5 + .5 * (1, 0) = (.75, .25)
+    # N(p~ / h~) = (.8667, 1.4) / 2.2667
+    strong = torch.tensor([[0.6, 0.4], [0.2, 0.8], [0.9, 0.1]])
+    selected = torch.tensor([1.0, 1.0, 0.0])
+    # pbar = (.4, .6), hbar = (.5, .5): N = (.4, .6)
+    wanted = (0.65 / 0.75 / (0.65 / 0.75 + 1.4), 1.4 / (0.65 / 0.75 + 1.4))
+    loss, state = fairness(probs, strong.log(), selected)
+    assert float(loss) == pytest.approx(wanted[0] * LOG(0.4) + wanted[1] * LOG(0.6), rel=1e-5)
+    torch.testing.assert_close(state["histogram"], torch.tensor([0.75, 0.25]))
+    nothing, _ = fairness(probs, strong.log(), torch.zeros(3))
+    assert float(nothing) == 0
+
+
+# -- transition -------------------------------------------------------------------------------------------------------
+
+
+def test_transition_matrix_as_released() -> None:
+    matrix = TransitionMatrix(10)(torch.zeros(1, 4), torch.zeros(1, 4))
+    off = 1 / (1 + math.exp(2))  # sigmoid(-2) = .1192; a row is 5 + off, then nine times off
+    torch.testing.assert_close(matrix.diagonal(), torch.full((10,), (5 + off) / (5 + 10 * off)))
+    torch.testing.assert_close(matrix.sum(1), torch.ones(10))
+    assert TransitionMatrix(100).scale == 10
+
+
+def test_transition_head_starts_near_the_identity_and_fits_its_loss() -> None:
+    head = TransitionHead(3, 4, start=0.9)
+    features = torch.randn(6, 3)
+    matrix = head(features, features)
+    torch.testing.assert_close(matrix.diagonal(dim1=1, dim2=2), torch.full((6, 4), 0.9))
+    torch.testing.assert_close(matrix.sum(2), torch.ones(6, 4))
+    # all of class 1 are called 2: the loss starts at -log((1 - .9) / 3) and its descent moves T[1, 2] up
+    y, predicted = torch.full((6,), 1), torch.full((6,), 2)
+    loss = head.loss(matrix, y, predicted)
+    assert float(loss) == pytest.approx(-LOG(0.1 / 3), rel=1e-5)
+    optimizer = torch.optim.SGD(head.parameters(), lr=1.0)
+    for _ in range(200):
+        optimizer.zero_grad()
+        head.loss(head(features, features), y, predicted).backward()
+        optimizer.step()
+    learnt = head(features, features)
+    assert float(learnt[:, 1, 2].min()) > 0.9
+    torch.testing.assert_close(learnt[:, 0], matrix[:, 0].detach(), msg="rows without data stay where they were")
+
+
+def test_transition_head_depends_on_the_instance() -> None:
+    """Two kinds of samples of class 0, one mislabelled as 1 and one not: T(x) must tell them apart."""
+    head = TransitionHead(2, 2)
+    features = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(8, 1)
+    y, predicted = torch.zeros(16, dtype=torch.long), torch.tensor([0, 1]).repeat(8)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.5)
+    for _ in range(300):
+        optimizer.zero_grad()
+        head.loss(head(features, features), y, predicted).backward()
+        optimizer.step()
+    learnt = head(features[:2], features[:2])
+    assert float(learnt[0, 0, 0]) > 0.95
+    assert float(learnt[1, 0, 1]) > 0.95
+
+
+def test_inflow_is_a_column() -> None:
+    matrices = torch.arange(18.0).view(2, 3, 3)
+    assert inflow(matrices, torch.tensor([0, 2])).tolist() == [[0, 3, 6], [11, 14, 17]]
+    assert inflow(matrices[0], torch.tensor([1, 1])).tolist() == [[1, 4, 7], [1, 4, 7]]
+
+
+# -- whole methods; the model is the identity, so inputs are log-probabilities ----------------------------------------
+
+SUPERVISED = -LOG(0.6)  # one labelled row (.6, .4) of class 0
+
+
+def test_supervised() -> None:
+    out = run(build_method("supervised", problem()), views([[0.6, 0.4]], [0], [], []))
+    assert float(out.loss) == pytest.approx(SUPERVISED)
+    assert out.decision is None
+
+
+def test_fixmatch() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.96, 0.04], [0.9, 0.1]], [[0.7, 0.3], [0.2, 0.8]])
+    out = run(build_method("fixmatch", problem()), given)
+    # the first row is kept: mean over BOTH rows of -log .7
+    assert float(out.loss) == pytest.approx(SUPERVISED - LOG(0.7) / 2)
+    assert out.decision.weight.tolist() == [1, 0]
+    assert out.decision.label.tolist() == [0, 0]
+
+
+def test_uda_sharpens_with_its_own_temperature() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.8001, 0.1999]], [[0.7, 0.3]])
+    q = 0.8001**2.5 / (0.8001**2.5 + 0.1999**2.5)
+    out = run(build_method("uda", problem()), given)
+    assert float(out.loss) == pytest.approx(SUPERVISED - q * LOG(0.7) - (1 - q) * LOG(0.3), rel=1e-4)
+
+
+def test_pseudo_label_learns_through_its_own_weak_logits_and_ramps() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.96, 0.04]], [], step=100)  # ramp 0.4 * 1000 = 400 steps: a quarter
+    out = run(build_method("pseudo_label", problem()), given)
+    assert float(out.loss) == pytest.approx(SUPERVISED - 0.25 * LOG(0.96))
+
+
+def test_pi_model() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1]], [[0.7, 0.3]], step=200)
+    out = run(build_method("pi_model", problem()), given)
+    assert float(out.loss) == pytest.approx(SUPERVISED + 10 * 0.5 * 0.04, rel=1e-5)
+
+
+def test_mean_teacher_learns_from_the_teacher() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1]], [[0.7, 0.3]])
+
+    def teacher(x):
+        assert not torch.is_grad_enabled()
+        return identity(torch.tensor([[0.2, 0.8]]).log())
+
+    out = run(build_method("mean_teacher", problem()), given, teacher)
+    assert float(out.loss) == pytest.approx(SUPERVISED + 50 * 0.25, rel=1e-5)
+    assert float(out.loss) > float(run(build_method("mean_teacher", problem()), given).loss)
+
+
+def test_dash_after_its_warmup() -> None:
+    method = build_method("dash", problem(steps=204_800), gamma=1.27)
+    assert (method.rule.warmup, method.rule.period) == (5120, 10240)
+    given = views([[0.6, 0.4]], [0], [[0.96, 0.04], [0.9, 0.1]], [[0.7, 0.3], [0.2, 0.8]], step=5120)
+    out = run(method, given)  # rho_0 = 0, so rho is the floor 0.05 and the target hard
+    assert float(out.loss) == pytest.approx(SUPERVISED - LOG(0.7) / 2)
+    short = build_method("dash", problem(steps=2048))
+    assert (short.rule.warmup, short.rule.period) == (51, 102)
+
+
+def test_flexmatch_moves_its_counts() -> None:
+    method = build_method("flexmatch", problem(pool=4))
+    out = run(method, views([[0.6, 0.4]], [0], [[0.96, 0.04], [0.6, 0.4]], [[0.7, 0.3], [0.5, 0.5]], index=[3, 1]))
+    assert out.state["rule.last"].tolist() == [-1, -1, -1, 0]
+    # nobody counted yet: thresholds are 0, both rows are kept
+    assert float(out.loss) == pytest.approx(SUPERVISED - (LOG(0.7) + LOG(0.5)) / 2)
+
+
+def test_adamatch() -> None:
+    method = build_method("adamatch", problem())
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]])
+    out = run(method, given)
+    # model = batch mean (.6, .4); target = .999 * .5 + .001 * (.6, .4) = (.5001, .4999); threshold .95 * .6 = .57
+    a = 0.9 * 0.5001 / 0.6, 0.1 * 0.4999 / 0.4
+    b = 0.3 * 0.5001 / 0.6, 0.7 * 0.4999 / 0.4
+    assert out.decision.confidence.tolist() == pytest.approx([a[0] / sum(a), b[1] / sum(b)], rel=1e-4)
+    assert out.decision.threshold.tolist() == pytest.approx([0.57, 0.57])
+    assert float(out.loss) == pytest.approx(SUPERVISED - (LOG(0.7) + LOG(0.8)) / 2)
+
+
+def test_freematch_adds_fairness() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.96, 0.04], [0.1, 0.9]], [[0.7, 0.3], [0.2, 0.8]])
+    method = build_method("freematch", problem())
+    out = run(method, given)
+    fairness = float(Fairness(2)(given.x_w.exp(), given.x_s, out.decision.weight)[0])
+    assert fairness != 0
+    assert out.decision.weight.tolist() == [1, 1]  # tau is about .5
+    assert float(out.loss) == pytest.approx(SUPERVISED - (LOG(0.7) + LOG(0.8)) / 2 + fairness)
+
+
+def test_softmatch_weights_every_row() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.96, 0.04], [0.2, 0.8]], [[0.7, 0.3], [0.2, 0.8]])
+    out = run(build_method("softmatch", problem()), given)
+    weight = out.decision.weight
+    assert float(out.loss) == pytest.approx(
+        SUPERVISED - float(weight[0]) * LOG(0.7) / 2 - float(weight[1]) * LOG(0.8) / 2
+    )
+
+
+def test_instant_by_hand() -> None:
+    """One labelled and two unlabelled rows; T is 0.95 on the diagonal at the start (K = 2: column k is (.95, .05))."""
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]])
+    out = run(build_method("instant", problem()), given)
+    # aligned with the uniform prior: model (.6, .4)
+    p = 0.9 * 0.5 / 0.6, 0.1 * 0.5 / 0.4
+    q = 0.3 * 0.5 / 0.6, 0.7 * 0.5 / 0.4
+    first, second = p[0] / sum(p), q[1] / sum(q)
+    kappa = 0.9 * 0.6
+    # m = .95 * P_s + .05 * P_s, with K = 2 the runner-up is also the only other class
+    tau = [kappa + 1 - first, kappa + 1 - second]
+    assert out.decision.confidence.tolist() == pytest.approx([first, second], rel=1e-4)
+    assert out.decision.threshold.tolist() == pytest.approx(tau, rel=1e-4)
+    kept = [float(first > tau[0]), float(second > tau[1])]
+    assert out.decision.weight.tolist() == kept == [1, 1]
+    # forward-corrected: (T^T p)_k = .95 p_k + .05 (1 - p_k); T's own loss: labelled row called 0 and is 0
+    corrected = -(LOG(0.95 * 0.7 + 0.05 * 0.3) + LOG(0.95 * 0.8 + 0.05 * 0.2)) / 2
+    assert float(out.loss) == pytest.approx(SUPERVISED + corrected - LOG(0.95), rel=1e-4)
+    assert float(out.metrics["transition_diagonal"]) == pytest.approx(0.95)
+
+
+@pytest.mark.parametrize(
+    ("name", "aligned", "relative"),
+    [("instant_1", False, False), ("instant_2", False, True), ("instant_3", True, False), ("instant", True, True)],
+)
+def test_ablations_by_hand(name: str, aligned: bool, relative: bool) -> None:
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]])
+    out = run(build_method(name, problem()), given)
+    p = (0.9 / 0.6, 0.1 / 0.4) if aligned else (0.9, 0.1)
+    first = p[0] / sum(p)
+    base = 0.9 * 0.6 if relative else 0.9
+    assert float(out.decision.threshold[0]) == pytest.approx(min(1, base + 1 - first), rel=1e-4)
+
+
+def test_instant_class_has_one_matrix() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]])
+    out = run(build_method("instant_class", problem()), given)
+    stay = (5 + 1 / (1 + math.exp(2))) / (5 + 2 / (1 + math.exp(2)))
+    assert float(out.metrics["loss_transition"]) == pytest.approx(-LOG(stay), rel=1e-5)
+    assert float(out.metrics["transition_diagonal"]) == pytest.approx(stay, rel=1e-5)
+
+
+def test_instant_released_by_hand() -> None:
+    method = build_method("instant_released", problem(steps=204_800))
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]], step=10_240)
+    out = run(method, given)
+    a = 0.9 * 0.5001 / 0.6, 0.1 * 0.4999 / 0.4
+    b = 0.3 * 0.5001 / 0.6, 0.7 * 0.4999 / 0.4
+    first, second = a[0] / sum(a), b[1] / sum(b)
+    kappa = 0.9 * (first + second) / 2
+    stay = (5 + 1 / (1 + math.exp(2))) / (5 + 2 / (1 + math.exp(2)))
+    # the runner-up after the second softmax: 1 / (1 + exp((p_k - p_s) / .5)); K = 2, so m is that value
+    runner_up = [1 / (1 + math.exp((2 * value - 1) / 0.5)) for value in (first, second)]
+    tau = [min(0.99, kappa + value) for value in runner_up]
+    assert out.decision.threshold.tolist() == pytest.approx(tau, rel=1e-4)
+    kept = [float(first > tau[0]), float(second > tau[1])]
+    corrected = [-LOG(stay * 0.7 + (1 - stay) * 0.3), -LOG(stay * 0.8 + (1 - stay) * 0.2)]
+    unsupervised = sum(k * c for k, c in zip(kept, corrected)) / 2
+    assert float(out.loss) == pytest.approx(SUPERVISED + 2 * unsupervised, rel=1e-4)
+    warm = run(method, given._replace(step=torch.tensor(10_239)))
+    assert warm.decision.threshold.tolist() == pytest.approx([kappa, kappa], rel=1e-4)
+
+
+def test_mixmatch_without_mixing_is_sharpened_self_consistency() -> None:
+    method = MixMatch(weight=4.0)
+    method.quantiles.fill_(1.0)  # lam = 1: nothing is mixed
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1]], [[0.7, 0.3]])
+    q = 0.8**2 / (0.8**2 + 0.2**2)  # mean of the views (.8, .2), sharpened
+    out = run(method, given)
+    assert float(out.loss) == pytest.approx(SUPERVISED + 4 * ((0.9 - q) ** 2 + (0.7 - q) ** 2) / 2, rel=1e-4)
+
+
+def test_mixmatch_share_follows_beta() -> None:
+    method = MixMatch(alpha=0.5)
+    shares = torch.cat([method.share(random.fold(random.root(0), step)) for step in range(4000)])
+    assert 0.5 <= float(shares.min()) < 0.51
+    # arcsine law: P(max(lam, 1 - lam) > t) = 1 - (4 / pi) (asin(sqrt t) - pi / 4)
+    above = 1 - 4 / math.pi * (math.asin(math.sqrt(0.9)) - math.pi / 4)
+    assert float((shares > 0.9).float().mean()) == pytest.approx(above, abs=0.03)
+
+
+def test_learner_averages_parameters_and_copies_buffers() -> None:
+    model = torch.nn.BatchNorm1d(2)
+    learner = Learner(model, build_method("supervised", problem()), ema=0.75)
+    with torch.no_grad():
+        model.weight.fill_(3.0)
+        model.running_mean.fill_(7.0)
+    learner.average()
+    torch.testing.assert_close(learner.teacher.weight, torch.full((2,), 1.5))  # .75 * 1 + .25 * 3
+    torch.testing.assert_close(learner.teacher.running_mean, torch.full((2,), 7.0))
+    assert Learner(model, build_method("supervised", problem()), ema=0).judged is model
+
+
+def test_published_numbers_are_complete() -> None:
+    from instant.published import CELLS
+
+    assert len(CELLS) == 10 * 9 + 6 * 6 + 6
+    found = {(c.table, c.source, c.labels, c.method): c.accuracy for c in CELLS}
+    assert found["table 2", "cifar10", 40, "instant"] == 94.83
+    assert found["table 1", "stl10", 100, "dash"] == 89.56
+    assert np.isclose(found["ablation", "stl10", 40, "instant_2"], 81.49)
