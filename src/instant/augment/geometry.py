@@ -38,21 +38,21 @@ def move(
 
 
 def _fixed(number: Tensor) -> Tensor:
-    """int64 multiples of 2**-16, (B, 1, 1)."""
-    return (number * 2**16 + 0.5).floor().long().view(-1, 1, 1)
+    """Multiples of 2**-16 in 32 bits, (B, 1, 1): enough for sides below 2**14."""
+    return (number * 2**16 + 0.5).floor().int().view(-1, 1, 1)
 
 
 def _sample(images: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: Tensor) -> Tensor:
     """Integers throughout: the pixel is Pillow's, and the same on every device."""
     height, width = images.shape[-2:]
-    x = torch.arange(width, device=images.device)
-    y = torch.arange(height, device=images.device).unsqueeze(1)
+    x = torch.arange(width, dtype=torch.int32, device=images.device)
+    y = torch.arange(height, dtype=torch.int32, device=images.device).unsqueeze(1)
     column = (a * x + (b * y + c)) >> 16
     row = (d * x + (e * y + f)) >> 16
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
     # Outside pixels read one black pixel appended to the image.
     source = torch.where(inside, row * width + column, height * width)
-    return _take(torch.nn.functional.pad(images.flatten(2), (0, 1)), source)
+    return _take(torch.nn.functional.pad(images.flatten(2), (0, 1)), source.long())
 
 
 def crop(images: Tensor, down: Tensor, right: Tensor, mirrored: Tensor) -> Tensor:
@@ -71,5 +71,5 @@ def _reflect(position: Tensor, side: int) -> Tensor:
 def _take(flat: Tensor, source: Tensor) -> Tensor:
     """Pixels (B, C, H, W) of flat images (B, C, pixels) at positions (B, H, W)."""
     batch, channels, _ = flat.shape
-    index = source.view(batch, 1, -1).expand(batch, channels, -1)
+    index = source.flatten(1).unsqueeze(1).expand(batch, channels, -1)
     return flat.gather(2, index).view(batch, channels, *source.shape[1:])

@@ -118,6 +118,7 @@ class Program(nn.Module):
 
 def _materialise(optimizer: torch.optim.Optimizer) -> None:
     """Make an optimizer's state exist, at zero, before the first step: to save, restore and capture it in place."""
+    rates = [group["lr"].clone() for group in optimizer.param_groups]
     for group in optimizer.param_groups:
         group["lr"].zero_()
         for parameter in group["params"]:
@@ -126,4 +127,6 @@ def _materialise(optimizer: torch.optim.Optimizer) -> None:
     for state in optimizer.state.values():
         for value in state.values():
             value.zero_()
+    for group, rate in zip(optimizer.param_groups, rates):
+        group["lr"].copy_(rate)
     optimizer.zero_grad(set_to_none=True)
