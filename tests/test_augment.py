@@ -198,14 +198,14 @@ def test_crops_are_all_the_reflected_windows_equally_often(mirror: bool, strong:
     assert sum((count - expected) ** 2 for count in seen.values()) / expected < (95.0 if mirror else 58.6)
 
 
-@pytest.mark.parametrize("name", [*ops.OPERATIONS])
+@pytest.mark.parametrize("name", [name for name in ops.OPERATIONS if name != "solarize"])
 def test_no_operation_mirrors(name: str):
-    # The left half is black and stays the darker one: a mirrored digit would be another digit.
+    # The left half is black and stays the darker one (solarize may invert both): a mirrored digit is another digit.
     image = torch.zeros(1, 1, 32, 32, dtype=torch.uint8)
     image[..., 16:] = 200
     magnitude = _magnitude(name, torch.tensor([20_000]))
     view = _run(name, image, magnitude).float()
-    assert name in ("equalize", "solarize") or view[..., :16].mean() < view[..., 16:].mean()
+    assert view[..., :16].mean() < view[..., 16:].mean()
 
 
 def test_oblong_images_are_padded_per_side():

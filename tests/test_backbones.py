@@ -118,12 +118,12 @@ def test_wrn_activates_before_the_residual_in_its_first_block_only() -> None:
     blocks = {"first": model.groups[0][0], "later": model.groups[1][0]}
     for key, block in blocks.items():
         block.bn1.bias.data.fill_(0.3)  # so that the activated input differs from the raw one
-        block.register_forward_pre_hook(lambda _, x, key=key: seen.update({key: x[0]}))
+        block.register_forward_pre_hook(lambda _, xs, key=key: seen.update({key: xs[0][0]}))
         block.shortcut.register_forward_pre_hook(lambda _, x, key=key: seen.update({key + " skip": x[0]}))
         block.conv1.register_forward_pre_hook(lambda _, x, key=key: seen.update({key + " branch": x[0]}))
     model(batch("wrn_28_2"))
     for key, block in blocks.items():
-        active = nn.functional.leaky_relu(block.bn1(seen[key]), 0.1)
+        active = nn.functional.leaky_relu(block.bn1([seen[key]])[0], 0.1)
         torch.testing.assert_close(seen[key + " branch"], active)
         torch.testing.assert_close(seen[key + " skip"], active if key == "first" else seen[key])
 
@@ -136,7 +136,7 @@ def test_wrn_halves_the_image_between_groups(name: str, sides: list[int]) -> Non
     with torch.device("meta"):
         model = build(name, shape=IMAGES[name], classes=10)
         for group in model.groups:
-            group.register_forward_hook(lambda _, x, y: seen.append(y.shape[-1]))
+            group.register_forward_hook(lambda _, xs, ys: seen.append(ys[0].shape[-1]))
         model(torch.randn(1, *IMAGES[name]))
     assert seen == sides
 

@@ -31,7 +31,8 @@ def views(z_l, y_l, z_w, z_s, step: int = 1000, index=None) -> Views:
     return Views(z_l, torch.tensor(y_l), z_w, z_s, index, torch.tensor(step), random.root(0))
 
 
-def identity(x: torch.Tensor) -> Prediction:
+def identity(x: torch.Tensor, still: torch.Tensor | None = None) -> Prediction:
+    x = x if still is None else torch.cat([x, still])
     return Prediction(x, x)
 
 

@@ -27,7 +27,10 @@ def test_method_keeps_the_contract(variant: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_method_learns_a_trivial_problem(name: str) -> None:
-    options = {"eps": 1.0} if name == "vat" else {}  # the published 6 is for images of 3,072 pixels, here are 8
+    options = {
+        "vat": {"eps": 1.0},  # the published 6 is for images of 3,072 pixels, here are 8
+        "mixmatch": {"weight": 10.0},  # the published 100 is for 2^20 steps: in 200 one seed in four learns
+    }.get(name, {})
     assert trivial_accuracy(name, **options) >= 0.9
 
 

@@ -14,7 +14,7 @@ from instant.types import Evidence, Problem, State
 
 
 class ClassQuantile(Rule):
-    """tau_c <- tau_c + rate * (share of the rows called c that pass tau_c - q_t)."""
+    """tau_c <- tau_c + rate * (passing_c - q_t), passing_c being the share of the rows called c that pass tau_c."""
 
     tau: Tensor
 

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from instant.errors import InputError
 
 app = typer.Typer(
     help="Semi-supervised learning with instance-dependent thresholds.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 console = Console()
+WrongUse: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer does not name in public
 
 
 def _settings(words: list[str]) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise InputError(f"{word!r} is not a setting; write key=value, for example labels=40 or optim.lr=0.01")
+        if not value.strip():
+            raise InputError(f"{word!r} has no value; write key=value, or {key}=none where there shall be none.")
+        if key in found:
+            raise InputError(f"{key} is given twice, as {found[key]!r} and as {value!r}; give it once.")
+        if key == "source":
+            raise InputError("the source is the first word, not a setting: instant train SOURCE key=value ...")
         found[key] = value
     return found
 
@@ -43,15 +51,14 @@ def train(
 ) -> None:
     """Train a method on a source: instant train cifar10 labels=40 method=freematch optim.lr=0.01."""
     from instant.data.sources import load
-    from instant.data.split import make_split
-    from instant.engine.fit import fit
-    from instant.progress import ProgressBar
+    from instant.engine.fit import fit, split_for
+    from instant.progress import Announcement, ProgressBar
     from instant.recipes import resolve
     from instant.run import Run
 
     if resume is not None:
-        if source is not None or settings:
-            raise InputError("--resume takes everything from the run folder; give no source and no settings with it.")
+        if source is not None or settings or out is not None or force:
+            raise InputError("--resume takes everything from the run folder; give it alone.")
         run = Run(resume)
         recipe = run.recipe()
         if run.finished:
@@ -61,29 +68,18 @@ def train(
     else:
         recipe = resolve(source, _settings(settings or []))
         run = Run(out or Path("runs") / f"{source}-{recipe.labels or 'all'}-{recipe.method}-{recipe.seed}")
+        run.require_free(force=force)
 
     data = load(recipe.source, recipe.data)
-    split = make_split(data, labels=recipe.labels, validation=recipe.validation, seed=recipe.seed)
-    if resume is None:
-        run.begin(recipe, split, force=force)
-    elif (before := run.split_record()["hash"]) != split.hash:
+    split = split_for(recipe, data)
+    if resume is not None and (before := run.split_record().get("hash")) != split.hash:
         raise InputError(
             f"the data of {run} has changed: its split had the hash {before}, now it is {split.hash}; "
             "put the same files back, or train again."
         )
-    budget = split.budget
-    console.print(
-        f"{recipe.source}: {len(split.pool)} unlabelled images, {budget['training']} labelled"
-        + (
-            f", {budget['validation']} more for validation: {budget['total']} labels in all"
-            if budget["validation"]
-            else ""
-        )
-        + f"; {recipe.method} with {recipe.backbone}, {recipe.steps} steps; run folder {run}",
-        highlight=False,
-    )
     with ProgressBar(recipe.method, console) as bar:
-        trained = fit(recipe, split, run=run, resume=resume is not None, callbacks=[bar])
+        watching = [Announcement(run, console), bar]
+        trained = fit(recipe, split, run=run, resume=resume is not None, force=force, callbacks=watching)
     _print_summary(trained.summary, run)
 
 
@@ -92,6 +88,8 @@ def _print_summary(summary: dict[str, Any], run: object) -> None:
         return "not known" if value is None else f"{100 * value:.2f} %"
 
     table = Table(show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in (
         (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
         ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
@@ -100,7 +98,7 @@ def _print_summary(summary: dict[str, Any], run: object) -> None:
         ("pseudo-labels right", percent(summary["pseudo_label_accuracy"])),
         ("labels spent", str(summary["label_budget"]["total"])),
         ("time", f"{summary['seconds']:.1f} s, {summary['steps_per_second']:.1f} steps/s on {summary['device']}"),
-        ("run folder", str(run)),
+        ("run folder", escape(str(run))),
     ):
         table.add_row(name, value)
     console.print(table)
@@ -122,11 +120,11 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(result))
         return
-    table = Table(title=f"{run}: {100 * result['accuracy']:.2f} % of {result['samples']} test samples")
+    table = Table(title=f"{escape(str(run))}: {100 * result['accuracy']:.2f} % of {result['samples']} test samples")
     table.add_column("class")
     table.add_column("accuracy", justify="right")
     for name, value in result["per_class"].items():
-        table.add_row(name, f"{100 * value:.1f} %")
+        table.add_row(escape(name), f"{100 * value:.1f} %")
     console.print(table)
 
 
@@ -153,7 +151,7 @@ def list_(
     for name in rows[0]:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()))
+        table.add_row(*(escape(", ".join(map(str, v)) if isinstance(v, list) else str(v)) for v in row.values()))
     console.print(table)
 
 
@@ -180,15 +178,27 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point: a user's mistake is one sentence and exit code 2."""
     from instant.engine.fit import Interrupted
 
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a terminal that lacks a character shows a question mark
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        app(args=arguments)
-    except SystemExit as done:  # how typer ends, also for a wrong option (2) or --help (0)
-        return done.code if isinstance(done.code, int) else 0
+        return app(args=words or ["--help"], standalone_mode=False) or 0
+    except SystemExit as done:  # a pipe that nobody reads any more
+        return done.code if isinstance(done.code, int) else 1
     except InputError as error:
-        print(f"instant: {error}", file=sys.stderr)
+        _complain(str(error))
+        return 2
+    except WrongUse as error:
+        _complain(error.format_message())
         return 2
     except Interrupted as stop:
-        where = f" The checkpoint is saved; go on with: instant train --resume {stop.run}" if stop.run else ""
-        print(f"instant: stopped after step {stop.step}.{where}", file=sys.stderr)
+        where = f" The checkpoint is saved; go on with: {stop.run.resume_command}" if stop.run else ""
+        _complain(f"stopped after step {stop.step}.{where}")
         return 130
-    return 0
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+
+
+def _complain(sentence: str) -> None:
+    print(f"instant: {' '.join(sentence.split())}", file=sys.stderr)

@@ -45,13 +45,20 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "ratio", "log_every", "evaluate_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)} must be at least 1.")
+            if not 1 <= getattr(self, name) < 2**31:
+                raise InputError(f"{name}={getattr(self, name)} must be at least 1 and below 2^31.")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema={self.ema} must lie in [0, 1); 0 means no averaging.")
-        for name in ("validation", "clip", "seed"):
-            if getattr(self, name) < 0:
+        for name in ("validation", "clip"):
+            if not getattr(self, name) >= 0:  # in this form it holds for NaN too
                 raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed={self.seed} must be 0 or more and below 2^63.")
+        if self.optim.warmup >= self.steps:
+            raise InputError(
+                f"optim.warmup={self.optim.warmup} must be below the {self.steps} steps of the run; lower it, or "
+                "train for more steps."
+            )
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -62,28 +69,32 @@ class Recipe:
         for name in values:
             if name not in known:
                 raise InputError(f"recipe: {name!r} is not a setting; {nearest(name, known)}")
-        return cls(**{**values, "optim": Optim(**values.get("optim", {}))})
+        try:
+            return cls(**{**values, "optim": Optim(**values.get("optim", {}))})
+        except TypeError as error:
+            raise InputError(f"recipe: a setting is of the wrong kind ({error}).") from error
 
     def override(self, settings: dict[str, str]) -> Recipe:
         """A copy with leaves replaced, as the command line writes them: {"optim.lr": "0.01", "steps": "600"}."""
-        recipe = self
+        changes: dict[str, Any] = {}
+        optim: dict[str, Any] = {}
         for key, text in settings.items():
             head, _, rest = key.partition(".")
             if rest and head in ("method", "backbone"):
-                field_name = f"{head}_options"
-                changed: dict[str, Any] = {field_name: {**getattr(recipe, field_name), rest: literal(text)}}
-                recipe = dataclasses.replace(recipe, **changed)
+                options = f"{head}_options"
+                changes[options] = {**changes.get(options, getattr(self, options)), rest: literal(text)}
             elif rest and head == "optim":
-                optim = dataclasses.replace(recipe.optim, **_leaf(Optim, rest, text, key))
-                recipe = dataclasses.replace(recipe, optim=optim)
+                optim |= _leaf(Optim, rest, text, key)
             else:
-                recipe = dataclasses.replace(recipe, **_leaf(Recipe, key, text, key))
-        return recipe
+                changes |= _leaf(Recipe, key, text, key)
+        # All at once: settings are checked together, whatever their order
+        return dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
 
 
 def keys() -> list[str]:
     """Every key that may be given as key=value."""
-    own = [f.name for f in dataclasses.fields(Recipe) if f.name not in ("optim", "method_options", "backbone_options")]
+    apart = ("source", "optim", "method_options", "backbone_options")
+    own = ["recipe"] + [f.name for f in dataclasses.fields(Recipe) if f.name not in apart]
     return own + [f"optim.{f.name}" for f in dataclasses.fields(Optim)] + ["method.OPTION", "backbone.OPTION"]
 
 
@@ -109,17 +120,19 @@ def literal(text: str) -> Any:
 def _leaf(owner: type, name: str, text: str, key: str) -> dict[str, Any]:
     hints = typing.get_type_hints(owner)
     if name not in hints or name in ("optim", "method_options", "backbone_options"):
-        raise InputError(f"{key!r} is not a setting; {nearest(key, keys())}")
+        inner = f"optim.{key}"
+        hint = f"did you mean {inner!r}?" if inner in keys() else nearest(key, keys())
+        raise InputError(f"{key!r} is not a setting; {hint}")
     return {name: _parse(hints[name], text, key)}
 
 
 def _parse(kind: Any, text: str, key: str) -> Any:
     origin = typing.get_origin(kind)
     if origin is types.UnionType:
-        inner = [part for part in typing.get_args(kind) if part is not type(None)]
-        if text.strip().lower() in ("none", "null", "", "all"):
+        inner = next(part for part in typing.get_args(kind) if part is not type(None))
+        if text.strip().lower() in ("none", "null") or (inner is int and text == "all"):
             return None
-        return _parse(inner[0], text, key)
+        return _parse(inner, text, key)
     if origin is Literal:
         allowed = typing.get_args(kind)
         if text not in allowed:
@@ -130,7 +143,18 @@ def _parse(kind: Any, text: str, key: str) -> Any:
             raise InputError(f"{key}={text!r} must be true or false")
         return text.lower() == "true"
     try:
-        return int(float(text)) if kind is int and float(text).is_integer() else kind(text)
+        return _whole(text) if kind is int else kind(text)
     except ValueError as error:
         article = {int: "a whole number", float: "a number"}.get(kind, str(kind))
         raise InputError(f"{key}={text!r} must be {article}") from error
+
+
+def _whole(text: str) -> int:
+    """A whole number, also written as 1e5 or 600.0; exact however large."""
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        if not number.is_integer():
+            raise
+        return int(number)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from instant.data.source import Source
@@ -34,6 +35,9 @@ def label_spreading(source: Source, split: Split) -> float:
 def run_demo(out: Path, *, seed: int = 0, labels: int = 10, console: Console | None = None) -> dict[str, float]:
     """Train the supervised baseline and InstanT, fit LabelSpreading, and print a table of the three."""
     console = console or Console()
+    methods = {"supervised": "supervised", "InstanT": "instant"}
+    for method in methods.values():
+        Run(out / method).require_free()
     source = load("digits")
     split = make_split(source, labels=labels, seed=seed)
     console.print(
@@ -41,10 +45,9 @@ def run_demo(out: Path, *, seed: int = 0, labels: int = 10, console: Console | N
         f"({labels // len(split.classes)} a class); accuracy is on {len(split.test)} other images."
     )
     rows: list[tuple[str, float, str]] = []
-    for title, method in (("supervised", "supervised"), ("InstanT", "instant")):
+    for title, method in methods.items():
         run = Run(out / method)
         recipe = digits(labels=labels, method=method).override({"seed": str(seed)})
-        run.begin(recipe, split)
         with ProgressBar(f"{title:<10}", console) as bar:
             trained = fit(recipe, split, run=run, callbacks=[bar])
         rows.append((title, trained.summary["accuracy_last"], str(run)))
@@ -53,8 +56,8 @@ def run_demo(out: Path, *, seed: int = 0, labels: int = 10, console: Console | N
     table = Table(title=f"{labels} labels, the same for all")
     table.add_column("method")
     table.add_column("test accuracy", justify="right")
-    table.add_column("run folder")
+    table.add_column("run folder", overflow="fold")
     for title, accuracy, where in rows:
-        table.add_row(title, f"{100 * accuracy:.1f} %", where)
+        table.add_row(title, f"{100 * accuracy:.1f} %", escape(where))
     console.print(table)
     return {title: accuracy for title, accuracy, _ in rows}

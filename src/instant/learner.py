@@ -21,11 +21,19 @@ class Learner(nn.Module):
     """A step's forward pass: `forward(views) -> Output`.
 
     The teacher is the running average of the model's parameters; its buffers (batch-norm statistics) are copies.
-    With ema = 0 there is none, and the model stands in for it.
+    With ema = 0 there is none, and the model stands in for it. `weak_gradient=False` drops the gradient that rows
+    which are only looked at get through the batch statistics: faster, and not the same gradient. Where a backbone
+    has no batch statistics there is none to drop, and the fast way is taken anyhow.
     """
 
     def __init__(
-        self, model: nn.Module, method: Method, *, ema: float = 0.999, dtype: torch.dtype = torch.float32
+        self,
+        model: nn.Module,
+        method: Method,
+        *,
+        ema: float = 0.999,
+        dtype: torch.dtype = torch.float32,
+        weak_gradient: bool = True,
     ) -> None:
         super().__init__()
         self.model = model
@@ -33,16 +41,19 @@ class Learner(nn.Module):
         self.teacher = copy.deepcopy(model).requires_grad_(False) if ema > 0 else None
         self.ema = ema
         self.dtype = torch.float32 if method.exact else dtype
+        self.weak_gradient = weak_gradient and not getattr(model, "rows_are_independent", False)
 
-    def student(self, x: Tensor) -> Prediction:
-        return self._predict(self.model, x)
+    def student(self, x: Tensor, still: Tensor | None = None) -> Prediction:
+        return self._predict(self.model, x, still)
 
-    def averaged(self, x: Tensor) -> Prediction:
-        return self._predict(self.judged, x)
+    def averaged(self, x: Tensor, still: Tensor | None = None) -> Prediction:
+        return self._predict(self.judged, x, still)
 
-    def _predict(self, network: nn.Module, x: Tensor) -> Prediction:
+    def _predict(self, network: nn.Module, x: Tensor, still: Tensor | None) -> Prediction:
+        if still is not None and self.weak_gradient:
+            x, still = torch.cat([x, still]), None
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            logits, features = network(x)
+            logits, features = network(x) if still is None else network(x, still)
         return Prediction(logits.float(), features.float())
 
     def forward(self, views: Views) -> Output:

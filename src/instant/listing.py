@@ -10,7 +10,7 @@ from instant.backbones import BACKBONES
 from instant.config import Recipe
 from instant.data.sources import SOURCES
 from instant.published import CELLS
-from instant.recipes import RECIPES, command_of, recipe_of
+from instant.recipes import DEFAULTS, RECIPES, command_of, recipe_of
 
 Rows = list[dict[str, Any]]
 
@@ -34,7 +34,7 @@ def methods() -> Rows:
 def recipes() -> Rows:
     """Every recipe by itself, then every cell of the paper's tables with its command."""
     own: Rows = [
-        {"recipe": name, "where": summary(function), "published %": "", "command": _plain_command(function())}
+        {"recipe": name, "where": summary(function), "published %": "", "command": _plain_command(name, function())}
         for name, function in RECIPES.items()
     ]
     cells: Rows = [
@@ -49,8 +49,12 @@ def recipes() -> Rows:
     return own + cells
 
 
-def _plain_command(recipe: Recipe) -> str:
-    return f"instant train {recipe.source} labels={recipe.labels} method={recipe.method}"
+def _plain_command(name: str, recipe: Recipe) -> str:
+    if recipe.source not in SOURCES:
+        return f"(from Python, with instant.recipes.{name})"
+    chosen = "" if DEFAULTS[recipe.source] == name else f"recipe={name} "
+    weights = "pretrained=FILE " if name.startswith("pretrained_") else ""
+    return f"instant train {recipe.source} {chosen}{weights}labels={recipe.labels} method={recipe.method}"
 
 
 def backbones() -> Rows:

@@ -153,17 +153,19 @@ class Match(Method):
         All rows go through the network in one batch: they share their batch statistics (splitting them learns much
         worse). The teacher sees the weak rows alone.
         """
-        parts = [views.x_l] if self.from_teacher else [views.x_l, views.x_w]
-        if self.wants.second != "none":
-            parts.append(views.x_s)
-        sizes = [len(part) for part in parts]
-        out = model(torch.cat(parts))
-        logits, features = out.logits.split(sizes), out.features.split(sizes)
-        labelled = Prediction(logits[0], features[0])
+        if self.wants.second == "none":
+            sizes = [len(views.x_l), len(views.x_w)]
+            out = model(torch.cat([views.x_l, views.x_w]))
+        else:
+            sizes = [len(views.x_l), len(views.x_s), len(views.x_w)]
+            still = None if self.from_teacher else views.x_w
+            out = model(torch.cat([views.x_l, views.x_s]), still)
         if self.from_teacher:
             with torch.no_grad():
-                return labelled, teacher(views.x_w), logits[-1]
-        return labelled, Prediction(logits[1], features[1]), logits[-1]
+                seen = teacher(views.x_w)
+            out = Prediction(torch.cat([out.logits, seen.logits]), torch.cat([out.features, seen.features]))
+        logits, features = out.logits.split(sizes), out.features.split(sizes)
+        return Prediction(logits[0], features[0]), Prediction(logits[-1], features[-1]), logits[1]
 
 
 class Supervised(Method):

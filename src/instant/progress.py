@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from instant.config import Recipe
 from instant.data.split import Split
 from instant.engine.fit import Callback
+from instant.run import Run
 
 
 def describe(record: dict[str, Any]) -> str:
@@ -28,6 +29,25 @@ def describe(record: dict[str, Any]) -> str:
     elif "loss" in record:
         parts.append(f"loss {record['loss']:.3f}")
     return " · ".join(parts)
+
+
+class Announcement(Callback):
+    """Says what is about to run, once it is certain that it can: data, labels, method, folder."""
+
+    def __init__(self, run: Run, console: Console) -> None:
+        self.run = run
+        self.console = console
+
+    def start(self, recipe: Recipe, split: Split, step: int) -> None:
+        budget = split.budget
+        words = f"{recipe.source}: {len(split.pool)} unlabelled images, {budget['training']} labelled"
+        if recipe.labels not in (None, budget["training"]):
+            words += f" (all: {recipe.method} takes every label, not labels={recipe.labels})"
+        if budget["validation"]:
+            words += f", {budget['validation']} more for validation: {budget['total']} labels in all"
+        words += f"; {recipe.method} with {recipe.backbone}, {recipe.steps} steps"
+        words += f" from step {step} on; run folder {self.run}" if step else f"; run folder {self.run}"
+        self.console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 class ProgressBar(Callback):
@@ -67,4 +87,5 @@ class ProgressBar(Callback):
         self._latest |= record
         self._bar.update(self._task, seen=describe(self._latest))
         if not self.console.is_terminal and "accuracy" in record:
-            self.console.print(f"{self.title}: step {record['step']}: {describe(record)}", highlight=False)
+            line = f"{self.title.strip()}: step {record['step']}: {describe(record)}"
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)

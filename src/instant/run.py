@@ -9,7 +9,12 @@ summary.json               the results; written last, so its presence means that
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,11 @@ from instant.errors import InputError
 
 FORMAT = 1
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
+# In the order of removal: a folder left half emptied is first an unfinished run, then none
+FILES = (
+    Path("summary.json"), Path("recipe.json"), CHECKPOINT, Path("metrics.jsonl"), Path("model.json"),
+    Path("model.safetensors"), Path("split.json"),
+)  # fmt: skip
 
 
 class Run:
@@ -39,40 +49,72 @@ class Run:
     # -- life of a folder ---------------------------------------------------------------------------------------------
 
     def begin(self, recipe: Recipe, split: Split, *, force: bool = False) -> None:
-        """Claim the folder for a new run; what is already there is only replaced with `force`."""
-        if self.exists and not force:
-            state = "a finished run" if self.finished else "an unfinished run"
-            remedy = "" if self.finished else f"go on with: instant train --resume {self.path}; or "
-            raise InputError(f"{self.path} already holds {state}; {remedy}choose another --out, or add --force.")
+        """Start a new run in the folder; what is already there is only replaced with `force`."""
+        self.require_free(force=force)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in ("summary.json", "metrics.jsonl", "model.safetensors", "model.json", CHECKPOINT):
+            for name in FILES:
                 (self.path / name).unlink(missing_ok=True)
-            self._write("split.json", split.record())
-            header = {"format": FORMAT, "instant": instant.__version__}
-            self._write("recipe.json", {**header, "recipe": recipe.to_json()})
         except OSError as error:
-            raise InputError(
-                f"--out {self.path} cannot be written ({error.strerror or error}); choose a folder you may write to."
-            ) from error
+            raise self._unwritable(error) from error
+        self._write("split.json", split.record())
+        header = {"format": FORMAT, "instant": instant.__version__}
+        self._write("recipe.json", {**header, "recipe": recipe.to_json()})
+
+    def require_free(self, *, force: bool = False) -> None:
+        """Refuse a folder that holds a run, or files that a run would replace, unless with `force`."""
+        there = [str(name) for name in FILES if os.path.exists(self.path / name)]
+        if not there or force:
+            return
+        remedy = ""
+        if self.finished:
+            state = "a finished run"
+        elif self.exists:
+            state, remedy = "an unfinished run", f"go on with: {self.resume_command}; or "
+        else:
+            state = f"files of the names a run uses ({', '.join(there)})"
+        raise InputError(f"{self.path} already holds {state}; {remedy}choose another --out, or add --force.")
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the folder while training into it; the lock ends with the process, however that ends."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another process is training into {self.path}; wait for it to end, or choose another --out."
+                ) from None
+            except OSError:  # a network file system without locks: go on unguarded
+                pass
+            for left in self.path.rglob(".*.tmp"):  # of a process that was killed while it wrote
+                left.unlink(missing_ok=True)
+            yield
+        finally:
+            os.close(handle)
+
+    @property
+    def resume_command(self) -> str:
+        return f"instant train --resume {shlex.quote(str(self.path))}"
 
     @property
     def exists(self) -> bool:
-        return (self.path / "recipe.json").exists()
+        return os.path.exists(self.path / "recipe.json")  # False, not an error, where the folder may not be read
 
     @property
     def finished(self) -> bool:
-        return (self.path / "summary.json").exists()
+        return os.path.exists(self.path / "summary.json")
 
     def recipe(self) -> Recipe:
         """The recipe of the folder, if this version can read it."""
-        header = self._read("recipe.json")
-        if header.get("format") != FORMAT:
-            raise InputError(
-                f"{self.path} was written by instant {header.get('instant', '(unknown)')} in run format "
-                f"{header.get('format')!r}, this is {instant.__version__} which reads format {FORMAT}; "
-                "use the version that wrote it, or train again."
-            )
+        header = self._read_formatted("recipe.json")
+        if not isinstance(header.get("recipe"), dict):
+            raise InputError(f"{self.path / 'recipe.json'} holds no recipe; it is damaged. Train again with --force.")
         return Recipe.from_json(header["recipe"])
 
     def split_record(self) -> dict[str, Any]:
@@ -81,13 +123,16 @@ class Run:
     # -- metrics ------------------------------------------------------------------------------------------------------
 
     def append(self, record: dict[str, Any]) -> None:
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        try:
+            with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def history(self) -> list[dict[str, Any]]:
         """The records so far; a last line cut short by a kill is left out."""
         try:
-            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return []
         records = []
@@ -101,8 +146,11 @@ class Run:
     def rewind(self, step: int) -> list[dict[str, Any]]:
         """Drop records after `step`, which a resumed run will write again."""
         kept = [record for record in self.history() if record["step"] <= step]
-        with atomic(self.path / "metrics.jsonl", "w") as file:
-            file.writelines(json.dumps(record) + "\n" for record in kept)
+        try:
+            with atomic(self.path / "metrics.jsonl", "w") as file:
+                file.writelines(json.dumps(record) + "\n" for record in kept)
+        except OSError as error:
+            raise self._unwritable(error) from error
         return kept
 
     # -- weights and results ------------------------------------------------------------------------------------------
@@ -117,6 +165,10 @@ class Run:
         if not path.exists():
             return None
         tensors, meta = load_tensors(path)
+        if not {"step", "seconds"} <= meta.keys():
+            raise InputError(
+                f"{path} is not a checkpoint of a run: it does not say its step. Train again with --force."
+            )
         return tensors, int(meta["step"]), float(meta["seconds"])
 
     def finish(self, network: nn.Module, card: dict[str, Any], summary: dict[str, Any]) -> None:
@@ -130,10 +182,12 @@ class Run:
 
     def load_model(self) -> tuple[nn.Module, dict[str, Any]]:
         """The trained network in evaluation mode, and its card (classes, shape, normalisation)."""
-        card = self._read("model.json")
-        network = build(
-            card["backbone"], shape=tuple(card["shape"]), classes=len(card["classes"]), **card["backbone_options"]
-        )
+        card = self._read_formatted("model.json")
+        try:
+            shape, classes = tuple(card["shape"]), len(card["classes"])
+            network = build(card["backbone"], shape=shape, classes=classes, **card["backbone_options"])
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{self.path / 'model.json'} does not describe a network ({error!r}).") from error
         tensors, _ = load_tensors(self.path / "model.safetensors")
         try:
             network.load_state_dict(tensors)
@@ -144,15 +198,38 @@ class Run:
     # -- json ---------------------------------------------------------------------------------------------------------
 
     def _write(self, name: str, value: Any) -> None:
-        with atomic(self.path / name, "w") as file:
-            json.dump(value, file, indent=1)
+        try:
+            with atomic(self.path / name, "w") as file:
+                json.dump(value, file, indent=1)
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.path / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            value = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            why = "it is not a run folder" if not self.exists else "the run did not finish"
+            why = f"the run did not finish; go on with: {self.resume_command}" if self.exists else "it is no run folder"
             raise InputError(f"{path} is not there: {why}.") from None
         except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-            raise InputError(f"{path} cannot be read ({error}).") from error
+            raise InputError(f"{path} cannot be read ({error}); is it a complete file?") from error
+        if not isinstance(value, dict):
+            raise InputError(f"{path} holds a {type(value).__name__}, expected an object with names; it is damaged.")
+        return value
+
+    def _read_formatted(self, name: str) -> dict[str, Any]:
+        """A file that says which format of the run folder it is in, which must be ours."""
+        value = self._read(name)
+        if value.get("format") != FORMAT:
+            raise InputError(
+                f"{self.path / name} was written by instant {value.get('instant', '(unknown)')} in run format "
+                f"{value.get('format')!r}, this is {instant.__version__} which reads format {FORMAT}; "
+                "use the version that wrote it, or train again."
+            )
+        return value
+
+    def _unwritable(self, error: OSError) -> InputError:
+        return InputError(
+            f"--out {self.path} cannot be written ({error.strerror or error}); choose a folder you may write to, with "
+            "space left. What was saved before is intact."
+        )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
@@ -22,7 +22,14 @@ class Prediction(NamedTuple):
     features: Tensor  # (rows, D), the input of the head
 
 
-Network = Callable[[Tensor], Prediction]
+class Network(Protocol):
+    """A classifier as a method sees it.
+
+    `still` are further rows of the same batch that need no gradient of their own; their predictions come after those
+    of x. Batch statistics are shared by all rows.
+    """
+
+    def __call__(self, x: Tensor, still: Tensor | None = None) -> Prediction: ...
 
 
 class Views(NamedTuple):

@@ -6,20 +6,13 @@ Shapes: B rows of the batch, K classes, D features.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from instant import random
 from instant.errors import InputError
-
-
-class Prediction(NamedTuple):
-    """What a backbone returns for a batch."""
-
-    logits: Tensor  # (B, K)
-    features: Tensor  # (B, D), what the head saw
+from instant.types import Prediction
 
 
 class Backbone(nn.Module):
@@ -27,6 +20,7 @@ class Backbone(nn.Module):
 
     head: nn.Linear
     no_weight_decay: frozenset[str] = frozenset()  # parameters of two or more dimensions to spare
+    rows_are_independent = False  # True: no batch statistics, a row's prediction is its own
 
     def __init__(self, num_features: int, classes: int) -> None:
         super().__init__()
@@ -39,8 +33,19 @@ class Backbone(nn.Module):
         """(B, D) of a batch."""
         raise NotImplementedError
 
-    def forward(self, x: Tensor) -> Prediction:
-        features = self.features(x)
+    def features_beside(self, x: Tensor, still: Tensor) -> Tensor | None:
+        """(B, D) of x and of further rows that carry no gradient; None where a backbone has no such way."""
+        if not self.rows_are_independent:
+            return None
+        with torch.no_grad():
+            rest = self.features(still)
+        return torch.cat([self.features(x), rest])
+
+    def forward(self, x: Tensor, still: Tensor | None = None) -> Prediction:
+        """Predictions of x; with `still`, of those rows too, sharing batch statistics but without their gradient."""
+        features = None if still is None else self.features_beside(x, still)
+        if features is None:
+            features = self.features(x if still is None else torch.cat([x, still]))
         return Prediction(self.head(features), features)
 
     def layer_numbers(self) -> dict[str, int]:

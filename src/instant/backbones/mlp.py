@@ -14,6 +14,8 @@ class MLP(Backbone):
     LayerNorm keeps no running state, so tiny batches and several processes give the same network.
     """
 
+    rows_are_independent = True
+
     def __init__(self, *, inputs: int, classes: int, width: int = 256, depth: int = 2) -> None:
         super().__init__(width, classes)
         if width < 1 or depth < 1:

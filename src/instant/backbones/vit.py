@@ -73,6 +73,7 @@ class VisionTransformer(Backbone):
     """Patches and a class token through `depth` blocks; drop rates grow linearly from 0 to `drop_path`."""
 
     no_weight_decay = frozenset({"cls_token", "pos_embed"})
+    rows_are_independent = True
 
     def __init__(
         self,

@@ -11,9 +11,11 @@ gradient there, and give the stem a bias (16 parameters more); here no convoluti
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from instant.backbones.base import Backbone, check_momentum, init_convolutions, linear_head
+from instant.backbones.streams import BatchNorm, Streams, each
 
 
 class Block(nn.Module):
@@ -23,9 +25,9 @@ class Block(nn.Module):
         self, channels: int, width: int, *, stride: int, bn_momentum: float, activate_first: bool = False
     ) -> None:
         super().__init__()
-        self.bn1 = nn.BatchNorm2d(channels, momentum=bn_momentum)
+        self.bn1 = BatchNorm(channels, momentum=bn_momentum)
         self.conv1 = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width, momentum=bn_momentum)
+        self.bn2 = BatchNorm(width, momentum=bn_momentum)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.act = nn.LeakyReLU(0.1)
         self.shortcut: nn.Module = nn.Identity()
@@ -33,10 +35,11 @@ class Block(nn.Module):
             self.shortcut = nn.Conv2d(channels, width, 1, stride=stride, bias=False)
         self.activate_first = activate_first
 
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.act(self.bn1(x))
-        skip = self.shortcut(h if self.activate_first else x)
-        return skip + self.conv2(self.act(self.bn2(self.conv1(h))))
+    def forward(self, xs: Streams) -> Streams:
+        hs = each(self.act, self.bn1(xs))
+        skips = each(self.shortcut, hs if self.activate_first else xs)
+        hs = each(self.act, self.bn2(each(self.conv1, hs)))
+        return [skip + h for skip, h in zip(skips, each(self.conv2, hs))]
 
 
 class WideResNet(Backbone):
@@ -65,10 +68,16 @@ class WideResNet(Backbone):
             rest = [Block(wide, wide, stride=1, bn_momentum=bn_momentum) for _ in range(blocks - 1)]
             self.groups.append(nn.Sequential(first, *rest))
             previous = wide
-        self.norm = nn.BatchNorm2d(previous, momentum=bn_momentum, eps=1e-3)
+        self.norm = BatchNorm(previous, momentum=bn_momentum, eps=1e-3)
         self.act = nn.LeakyReLU(0.1)
         self.head = linear_head(previous, classes)
         init_convolutions(self)
 
     def features(self, x: Tensor) -> Tensor:
-        return self.act(self.norm(self.groups(self.stem(x)))).mean(dim=(2, 3))
+        return self._features([x])[0]
+
+    def features_beside(self, x: Tensor, still: Tensor) -> Tensor:
+        return torch.cat(self._features([x, still]))
+
+    def _features(self, xs: Streams) -> Streams:
+        return each(lambda x: self.act(x).mean(dim=(2, 3)), self.norm(self.groups(each(self.stem, xs))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +15,7 @@ from instant.errors import InputError
 from instant.types import Views, Wants
 
 Policy = Callable[[Tensor, Tensor], Tensor]
-"""(samples, key) -> samples: an augmentation."""
+"""(samples, key) -> samples: an augmentation, of uint8 images or of standardised vectors."""
 
 LABELLED, POOL, WEAK, SECOND, METHOD = range(5)  # streams of randomness
 
@@ -57,6 +58,10 @@ class Feed(nn.Module):
     ) -> None:
         super().__init__()
         rows = batch * ratio if wants.weak else 0
+        if batch > len(split.pool):
+            raise InputError(
+                f"batch={batch} asks for more samples a step than {split.source} has: {len(split.pool)}; lower batch."
+            )
         if rows > len(split.pool):
             raise InputError(
                 f"batch={batch} with ratio={ratio} asks for {rows} unlabelled samples a step, but {split.source} has "
@@ -71,7 +76,8 @@ class Feed(nn.Module):
         self.sample_l = Sampler(len(split.labelled), batch, random.fold(key, LABELLED))
         self.sample_u = Sampler(len(split.pool), rows, random.fold(key, POOL)) if rows else None
         self.register_buffer("key", key, persistent=False)
-        self.register_buffer("data", torch.from_numpy(split.train.samples), persistent=False)
+        samples = np.require(split.train.samples, requirements=["C", "W"])  # torch warns of arrays that refuse writes
+        self.register_buffer("data", torch.from_numpy(samples), persistent=False)
         self.register_buffer("labelled", torch.from_numpy(split.labelled), persistent=False)
         self.register_buffer("targets", torch.from_numpy(split.targets), persistent=False)
         self.register_buffer("pool", torch.from_numpy(split.pool), persistent=False)
@@ -88,15 +94,16 @@ class Feed(nn.Module):
         index = self.pool[:0] if self.sample_u is None else self.sample_u(step)
         rows = torch.cat([self.labelled[place_l], self.pool[index]])
         samples = self.data[rows]
-        weak = self._ready(self.weak(samples, random.fold(key, WEAK)))
+        weak = self._view(self.weak, samples, random.fold(key, WEAK))
         x_l, x_w = weak.split([len(place_l), len(index)])
         x_s = x_w[:0]
         if self.wants.second != "none":
-            x_s = self._ready(self.second(samples[len(place_l) :], random.fold(key, SECOND)))
+            x_s = self._view(self.second, samples[len(place_l) :], random.fold(key, SECOND))
         return Views(x_l, self.targets[place_l], x_w, x_s, index, step, random.fold(key, METHOD))
 
-    def _ready(self, samples: Tensor) -> Tensor:
-        x = self.normalise(samples)
-        if self.images and x.is_cuda:
-            x = x.contiguous(memory_format=torch.channels_last)
-        return x
+    def _view(self, policy: Policy, samples: Tensor, key: Tensor) -> Tensor:
+        """Images are augmented as bytes, vectors once they are standardised: noise then suits every feature."""
+        if not self.images:
+            return policy(self.normalise(samples), key)
+        x = self.normalise(policy(samples, key))
+        return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x

@@ -22,11 +22,16 @@ def evaluate_run(run: Run, source: Source, *, device: str = "auto") -> dict[str,
             f"{run} was trained on {len(card['classes'])} classes of shape {tuple(card['shape'])}, but {source.name} "
             f"has {len(source.classes)} of shape {source.test.shape}; evaluate it on the data it was trained for."
         )
+    if not (source.test_targets >= 0).any():
+        raise InputError(
+            f"{source.name} has no test samples with a known class; there is nothing to evaluate {run} on."
+        )
     where = choose_device(device)
     normalise = Normalise(card["mean"], card["std"], images=source.test.is_images).to(where)
     probs = predict(network.to(where), source.test, normalise, device=where)
-    truth = torch.from_numpy(source.test_targets).to(where)
-    right = (probs.argmax(1) == truth).double()
+    known = torch.from_numpy(source.test_targets >= 0).to(where)
+    truth = torch.from_numpy(source.test_targets).to(where)[known]
+    right = (probs.argmax(1)[known] == truth).double()
     return {
         "run": str(run),
         "samples": len(truth),

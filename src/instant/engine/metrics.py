@@ -27,6 +27,7 @@ class Meter(nn.Module):
     sums: Tensor
     histogram: Tensor
     broken: Tensor
+    suspects: Tensor
     truth: Tensor
 
     def __init__(self, oracle: Oracle) -> None:
@@ -39,6 +40,7 @@ class Meter(nn.Module):
         self.register_buffer("sums", torch.zeros(7 + SLOTS, dtype=torch.float64))
         self.register_buffer("histogram", torch.zeros(BINS, dtype=torch.float64))
         self.register_buffer("broken", torch.tensor(-1))  # first step with a loss that is not finite
+        self.register_buffer("suspects", torch.zeros(SLOTS, dtype=torch.float64), persistent=False)  # its metrics
 
     @torch.no_grad()
     def add(self, output: Output, step: Tensor) -> None:
@@ -61,6 +63,11 @@ class Meter(nn.Module):
         self.sums[: 7 + len(metrics)] += torch.cat([one, shared, own])
         first = ~torch.isfinite(output.loss.detach()) & (self.broken < 0)
         self.broken.copy_(torch.where(first, step, self.broken))
+        self.suspects[: len(metrics)] = torch.where(first, own, self.suspects[: len(metrics)])
+
+    def culprits(self) -> list[str]:
+        """The metrics that were not finite in the first step whose loss was not: later steps spoil them all."""
+        return [name for name, value in zip(self.names, self.suspects.tolist()) if not math.isfinite(value)]
 
     def read(self) -> dict[str, float | list[float]]:
         """The means since the last call, in one copy from the device."""
@@ -105,7 +112,7 @@ def predict(
     network.eval()
     rows = []
     for start in range(0, len(store), batch):
-        samples = torch.from_numpy(np.ascontiguousarray(store.samples[start : start + batch])).to(device)
+        samples = torch.from_numpy(np.require(store.samples[start : start + batch], requirements=["C", "W"])).to(device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
             logits = network(normalise(samples)).logits
         rows.append(torch.softmax(logits.float(), dim=1))

@@ -45,15 +45,15 @@ class Program(nn.Module):
         self.learning_rate = learning_rate
         self.clip = clip
         self.register_buffer("clock", torch.zeros_like(meter.broken))
-        self._draw: Callable = feed
-        self._forward: Callable = learner
+        self._draw: Callable = feed.forward
+        self._forward: Callable = learner.forward
         self._replay: Callable[[], None] = self._once
         self._captured = False
         for optimizer in optimizers:
             _materialise(optimizer)
-        if way != "eager":
-            self._draw = torch.compile(feed, dynamic=False)
-            self._forward = torch.compile(learner, dynamic=False)
+        if way != "eager":  # the functions, not the modules: a compiled module would be a second child of this one
+            self._draw = torch.compile(feed.forward, dynamic=False)
+            self._forward = torch.compile(learner.forward, dynamic=False)
         self._wants_capture = way == "captured"
 
     def forward(self, step: int) -> None:

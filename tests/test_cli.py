@@ -1,0 +1,383 @@
+"""The command: one sentence for every mistake, and nothing finished is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import instant
+from instant import recipes
+from instant.algorithms import METHODS
+from instant.backbones import BACKBONES
+from instant.cli import main
+from instant.data.sources import SOURCES, arrays, load
+from instant.data.split import make_split
+from instant.demo import label_spreading, run_demo
+from instant.engine.fit import fit
+from instant.errors import InputError
+from instant.run import Run
+
+TINY = ["steps=2", "batch=8", "ratio=2", "labels=10"]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Default run folders go to a folder of their own, and no source is at hand or in reach but digits."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(tmp_path_factory.mktemp("finished") / "run")
+    recipe = recipes.digits(labels=10).override(dict(word.split("=", 1) for word in TINY))
+    fit(recipe, make_split(load("digits"), labels=10), run=run)
+    return run
+
+
+@pytest.fixture
+def copy(finished: Run, tmp_path: Path) -> Path:
+    """A finished run to spoil."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for path in finished.path.glob("*.json*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    (folder / "model.safetensors").write_bytes((finished.path / "model.safetensors").read_bytes())
+    return folder
+
+
+def refused(words: list[str], capsys: Capture) -> str:
+    """The one sentence of a refusal."""
+    capsys.readouterr()
+    assert main(words) == 2
+    out, complaint = capsys.readouterr()
+    assert out == ""
+    assert complaint.startswith("instant: ")
+    assert complaint.endswith("\n")
+    assert complaint.count("\n") == 1, complaint
+    assert "Traceback" not in complaint
+    return complaint.removeprefix("instant: ").rstrip("\n")
+
+
+# --- settings -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("labels=5", "labels=5 is fewer than one a class: there are 10 classes, ask for at least 10."),
+        ("labels=-5", "labels=-5 is fewer than one a class"),
+        ("labels=0", "labels=0 is fewer than one a class"),
+        ("labels=45", "labels=45 is not divisible by the 10 classes"),
+        ("labels=2000", "class '0' of digits has 142 samples with a known label, expected at least 200 labelled"),
+        ("labels=many", "labels='many' must be a whole number"),
+        ("labels=", "'labels=' has no value; write key=value, or labels=none where there shall be none."),
+        ("validation=5", "validation=5 is not divisible by the 10 classes"),
+        ("batch=1000", "batch=1000 with ratio=4 asks for 4000 unlabelled samples a step, but digits has 1437"),
+        ("batch=1e9", "batch=1000000000 asks for more samples a step than digits has: 1437; lower batch."),
+        ("batch=1e9 method=supervised", "batch=1000000000 asks for more samples a step than digits has: 1437"),
+        ("batch=1e12", "batch=1000000000000 must be at least 1 and below 2^31."),
+        ("ratio=0", "ratio=0 must be at least 1"),
+        ("steps=0", "steps=0 must be at least 1"),
+        ("steps=abc", "steps='abc' must be a whole number"),
+        ("steps=5 optim.warmup=5", "optim.warmup=5 must be below the 5 steps of the run"),
+        ("ema=1", "ema=1.0 must lie in [0, 1); 0 means no averaging."),
+        ("ema=0 method=mean_teacher", "method=mean_teacher learns from the averaged weights, and ema=0 means none"),
+        ("seed=-1", "seed=-1 must be 0 or more"),
+        ("clip=-1", "clip=-1.0 must be 0 or more."),
+        ("method=fixmach", "method='fixmach' is not known; did you mean 'fixmatch'?"),
+        ("method=no.such:thing", "method='no.such:thing' cannot be imported"),
+        ("method=json:decoder", "method='json:decoder' is a module, expected a function"),
+        ("method.treshold=0.9 method=fixmatch", "method.treshold is not an option of fixmatch; did you mean"),
+        ("method.threshold=high method=fixmatch", "method.threshold='high' must be a number, for example 0.95"),
+        ("method.transition=hed", "transition='hed' is not known; did you mean 'head'?"),
+        ("backbone=smal_cnn", "no backbone is called 'smal_cnn': did you mean 'small_cnn'?"),
+        ("backbone=mlp", "mlp takes vectors (D,), the samples have shape (1, 8, 8)"),
+        ("backbone=vit_s_2_32", "vit_s_2_32 takes images of 32x32, the samples are 8x8"),
+        ("backbone.depth=3", "small_cnn has no argument 'depth'"),
+        ("backbone.bn_momentum=abc", "small_cnn cannot be built with backbone.bn_momentum=abc"),
+        ("backbone.bn_momentum=2", "bn_momentum must lie in (0, 1], got 2"),
+        ("optim.name=adam", "optim.name 'adam' is not known: did you mean 'adamw'?"),
+        ("optim.lr=0", "optim.lr must be positive, got 0.0"),
+        ("optim.layer_decay=0.5", "optim.layer_decay=0.5 needs a ViT backbone"),
+        ("lr=0.1", "'lr' is not a setting; did you mean 'optim.lr'?"),
+        ("lables=40", "'lables' is not a setting; did you mean 'labels'?"),
+        ("labels", "'labels' is not a setting; write key=value, for example labels=40 or optim.lr=0.01"),
+        ("=40", "'=40' is not a setting; write key=value"),
+        ("labels=10 labels=20", "labels is given twice, as '10' and as '20'; give it once."),
+        ("source=cifar10", "the source is the first word, not a setting: instant train SOURCE key=value ..."),
+        ("recipe=digts", "recipe='digts' is not known; did you mean 'digits'?"),
+        ("recipe=classic_cifar10", "recipe=classic_cifar10 is for cifar10, not for digits; did you mean 'digits'?"),
+        ("pretrained=nowhere.pth", "nowhere.pth"),
+        ("device=banana", "device='banana' is not known; use auto, cpu, cuda or cuda:N."),
+        ("device=mps", "device='mps' is not known; use auto, cpu, cuda or cuda:N."),
+        ("device=cuda:99", "device=cuda:99: this machine has "),
+        ("device=cpu step=captured", "step=captured records a CUDA graph and needs a GPU"),
+        ("step=fast", "step='fast' is not known; choose one of: auto, captured, compiled, eager"),
+        ("precision=float16", "precision='float16' is not known; did you mean 'bfloat16'?"),
+        ("--fource", "No such option: --fource"),
+        ("--resume somewhere", "--resume takes everything from the run folder; give it alone."),
+    ],
+)
+def test_a_setting_that_cannot_be_used(words: str, sentence: str, capsys: Capture, tmp_path: Path) -> None:
+    assert sentence in refused(["train", "digits", *words.split()], capsys)
+    assert list(tmp_path.iterdir()) == []  # no folder was made for a run that never began
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("train digit", "source 'digit' is not known; did you mean 'digits'?"),
+        ("train labels=40", "source 'labels=40' is not known"),
+        ("train", "name a source to train on, for example: instant train digits labels=10"),
+        ("train arrays recipe=vectors", "There is no data set 'arrays'"),
+        ("train cifar10 recipe=pretrained_cifar10", "add pretrained=FILE"),
+        ("train --resume nowhere", "nowhere/recipe.json is not there: it is no run folder."),
+        ("train --resume run --out other", "--resume takes everything from the run folder; give it alone."),
+        ("train --resume run --force", "--resume takes everything from the run folder; give it alone."),
+        ("train digits data=/dev/null", "root: expected a folder, /dev/null is a file"),
+        ("evaluate nowhere", "nowhere/recipe.json is not there: it is no run folder."),
+        ("evaluate", "Missing argument"),
+        ("list", "Missing argument"),
+        ("list everything", "everything"),
+        ("tain digits", "tain"),
+        ("demo --labels 7", "labels=7 is fewer than one a class"),
+        ("demo --labels ten", "Invalid value for '--labels'"),
+    ],
+)
+def test_a_command_that_cannot_be_run(words: str, sentence: str, capsys: Capture) -> None:
+    assert sentence in refused(words.split(), capsys)
+
+
+def test_a_gpu_that_is_not_there(capsys: Capture) -> None:
+    if not torch.cuda.is_available():
+        sentence = refused(["train", "digits", "device=cuda"], capsys)
+        assert sentence == "device=cuda: this machine has no CUDA GPU that torch can use; use device=cpu or auto."
+
+
+# --- data -----------------------------------------------------------------------------------------------------
+
+
+def test_arrays_that_cannot_be_used() -> None:
+    x = np.zeros((6, 3), np.float32)
+    x[4, 1] = np.nan
+    images = [np.zeros((8, 8), np.uint8)] * 5 + [np.zeros((8, 9), np.uint8)]
+    y = [0, 1, 0, 1, 0, 1]
+    for wrong, sentence in (
+        (lambda: arrays(x, y), "x: row 4, column 1 is nan, expected a finite number within float32."),
+        (lambda: arrays(images, y), r"x: row 5 has shape \(8, 9\), expected \(8, 8\) as in row 0."),
+        (
+            lambda: make_split(arrays(np.zeros((6, 3)), y, classes=["a", "b", "c"]), labels=3),
+            "class 'c' of arrays has no labelled sample; every class needs at least one.",
+        ),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            wrong()
+
+
+@pytest.mark.parametrize(("size", "state"), [(0, "empty"), (1000, "cut short"), (40_000_000, "too long")])
+def test_a_broken_file_of_cifar(size: int, state: str, tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    for name in (*(f"data_batch_{part}.bin" for part in range(1, 6)), "test_batch.bin"):
+        with open(folder / name, "wb") as file:
+            file.truncate(size if name == "data_batch_1.bin" else 30_730_000)
+    assert refused(["train", "cifar10", f"data={tmp_path}"], capsys) == (
+        f"{folder / 'data_batch_1.bin'}: the file is {state}: expected 30,730,000 bytes, got {size:,}. Delete it and "
+        "load again to get a good copy."
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b\x08\x00 cut short"])
+def test_a_broken_archive_of_cifar(content: bytes, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "cifar-10-binary.tar.gz").write_bytes(content)
+    assert main(["train", "cifar10", f"data={tmp_path}"]) == 2
+    *progress, complaint = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("Unpacking") for line in progress)
+    assert complaint.startswith(f"instant: {tmp_path / 'cifar-10-binary.tar.gz'} ({len(content)} bytes) is not a whole")
+
+
+# --- run folders ----------------------------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_not_overwritten(finished: Run, capsys: Capture) -> None:
+    def state() -> dict[Path, tuple[bytes, int]]:
+        return {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in finished.path.rglob("*") if p.is_file()}
+
+    before = state()
+    sentence = refused(["train", "digits", *TINY, "--out", str(finished)], capsys)
+    assert sentence == f"{finished} already holds a finished run; choose another --out, or add --force."
+    sentence = refused(["train", "--resume", str(finished)], capsys)
+    assert sentence == f"{finished} is finished; there is nothing to resume. See it with: instant evaluate {finished}"
+    (finished.path.parent / "supervised").symlink_to(finished.path)
+    sentence = refused(["demo", "--out", str(finished.path.parent)], capsys)
+    assert "already holds a finished run" in sentence
+    assert state() == before
+
+
+def test_the_default_folder_is_named_for_the_run(capsys: Capture, tmp_path: Path) -> None:
+    assert main(["train", "digits", *TINY, "method=supervised", "seed=3"]) == 0
+    assert Run(tmp_path / "runs" / "digits-10-supervised-3").finished
+    assert "already holds a finished run" in refused(["train", "digits", *TINY, "method=supervised", "seed=3"], capsys)
+    assert main(["train", "digits", *TINY[:3], "labels=all"]) == 0
+    assert Run(tmp_path / "runs" / "digits-all-instant-0").summary()["label_budget"]["total"] == 1437
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_run_of_another_version(copy: Path, capsys: Capture) -> None:
+    edit(copy / "model.json", format=7, instant="9.9")
+    expected = (
+        f"{copy / 'model.json'} was written by instant 9.9 in run format 7, this is {instant.__version__} which reads "
+        "format 1; use the version that wrote it, or train again."
+    )
+    assert refused(["evaluate", str(copy)], capsys) == expected
+    edit(copy / "recipe.json", format=7, instant="9.9")
+    expected = expected.replace("model.json", "recipe.json")
+    assert refused(["evaluate", str(copy)], capsys) == expected
+    (copy / "summary.json").unlink()
+    assert refused(["train", "--resume", str(copy)], capsys) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("recipe.json", b'{"format": 1, "rec', "recipe.json cannot be read"),
+        ("recipe.json", b"", "recipe.json cannot be read"),
+        ("recipe.json", b"\xff\xfe\x00", "recipe.json cannot be read"),
+        ("recipe.json", b"[1, 2]", "recipe.json holds a list, expected an object with names; it is damaged."),
+        ("recipe.json", b"{}", "recipe.json was written by instant (unknown) in run format None"),
+        ("recipe.json", b'{"format": 1}', "recipe.json holds no recipe; it is damaged."),
+        ("recipe.json", b'{"format": 1, "recipe": {"steps": "x"}}', "recipe: a setting is of the wrong kind"),
+        ("recipe.json", b'{"format": 1, "recipe": {"stepz": 5}}', "recipe: 'stepz' is not a setting"),
+        ("model.json", b'{"format": 1}', "model.json does not describe a network (KeyError('shape'))."),
+        ("model.safetensors", b"", "model.safetensors cannot be read as safetensors"),
+        ("model.safetensors", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ", "model.safetensors does not fit model.json"),
+        ("model.safetensors", None, "model.safetensors cannot be read as safetensors"),
+        ("model.json", None, "model.json is not there: the run did not finish; go on with: instant train --resume"),
+        ("recipe.json", None, "recipe.json is not there: it is no run folder."),
+    ],
+)
+def test_a_damaged_run(name: str, content: bytes | None, sentence: str, copy: Path, capsys: Capture) -> None:
+    if content is None:
+        (copy / name).unlink()
+    else:
+        (copy / name).write_bytes(content)
+    assert sentence in refused(["evaluate", str(copy)], capsys)
+
+
+def test_a_truncated_model(copy: Path, capsys: Capture) -> None:
+    whole = (copy / "model.safetensors").read_bytes()
+    (copy / "model.safetensors").write_bytes(whole[:-100])
+    assert "model.safetensors cannot be read as safetensors" in refused(["evaluate", str(copy)], capsys)
+    (copy / "summary.json").unlink()
+    (copy / "checkpoint").mkdir()
+    (copy / "checkpoint" / "state.safetensors").write_bytes(whole)
+    assert "is not a checkpoint of a run" in refused(["train", "--resume", str(copy)], capsys)
+    (copy / "checkpoint" / "state.safetensors").write_bytes(whole[:-100])
+    assert "cannot be read as safetensors" in refused(["train", "--resume", str(copy)], capsys)
+
+
+def test_a_run_whose_data_changed(copy: Path, capsys: Capture) -> None:
+    (copy / "summary.json").unlink()
+    edit(copy / "split.json", hash="0123456789abcdef")
+    sentence = refused(["train", "--resume", str(copy)], capsys)
+    assert sentence.startswith(f"the data of {copy} has changed: its split had the hash 0123456789abcdef, now it is ")
+
+
+def test_an_unfinished_run(copy: Path, capsys: Capture) -> None:
+    (copy / "summary.json").unlink()
+    (copy / "model.json").unlink()
+    assert "model.json is not there: the run did not finish" in refused(["evaluate", str(copy)], capsys)
+    sentence = refused(["train", "digits", *TINY, "--out", str(copy)], capsys)
+    assert sentence == (
+        f"{copy} already holds an unfinished run; go on with: instant train --resume {copy}; or choose another --out, "
+        "or add --force."
+    )
+
+
+def test_a_run_folder_that_is_a_file(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot be read" in refused(["evaluate", str(tmp_path / "file")], capsys)
+
+
+def test_a_model_for_other_data(copy: Path, capsys: Capture) -> None:
+    edit(copy / "model.json", classes=[str(digit) for digit in reversed(range(10))])
+    assert "evaluate it on the data it was trained for." in refused(["evaluate", str(copy)], capsys)
+
+
+# --- what works -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "key", "names"),
+    [
+        ("methods", "method", set(METHODS)),
+        ("recipes", "recipe", set(recipes.RECIPES)),
+        ("backbones", "backbone", {*BACKBONES, "timm:NAME"}),
+        ("sources", "source", set(SOURCES)),
+    ],
+)
+def test_lists(what: str, key: str, names: set[str], capsys: Capture) -> None:
+    assert main(["list", what, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row[key] for row in rows} == names
+    assert all(row.keys() == rows[0].keys() for row in rows)
+    assert main(["list", what]) == 0
+    table = capsys.readouterr().out
+    assert all(name in table for name in names)
+    if what == "methods":
+        assert len(rows) == 20
+    if what == "backbones":
+        assert "'instant-ssl[timm]'" in table  # square brackets are rich's markup
+    if what == "recipes":
+        assert len(rows) == len(recipes.RECIPES) + 132
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["train", "--help"], ["evaluate", "--help"], ["list", "--help"]])
+def test_help(words: list[str], capsys: Capture) -> None:
+    assert main(words) == 0
+    out, err = capsys.readouterr()
+    assert "Usage:" in out
+    assert err == ""
+
+
+def test_a_run_with_validation_says_what_it_costs(capsys: Capture, tmp_path: Path) -> None:
+    assert main(["train", "digits", *TINY, "validation=20", "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "digits: 1417 unlabelled images, 10 labelled, 20 more for validation: 30 labels in all; instant with" in out
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["label_budget"]["total"] == 30
+
+
+def test_a_terminal_that_knows_ascii_only_and_a_reader_that_goes_away(tmp_path: Path) -> None:
+    """As a process: both need a real stream."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "ascii"}
+    words = [sys.executable, "-m", "instant", "train", "digits", *TINY, "--out", "run"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "used" in done.stdout
+    assert done.stdout.isascii()
+    listing = f"{sys.executable} -m instant list recipes --json | true"
+    done = subprocess.run(["bash", "-c", listing], env=environment, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_refuses_before_it_trains_and_compares_on_one_split(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "demo" / "instant").mkdir(parents=True)
+    (tmp_path / "demo" / "instant" / "recipe.json").write_text("{}")
+    with pytest.raises(InputError, match="already holds an unfinished run"):
+        run_demo(tmp_path / "demo")
+    assert not (tmp_path / "demo" / "supervised").exists()
+    source = load("digits")
+    assert 0.5 < label_spreading(source, make_split(source, labels=10)) < 0.95
