@@ -40,6 +40,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("ratio", "2", 2),
     ("ema", "0", 0.0),
     ("clip", "1.5", 1.5),
+    ("weak_gradient", "false", False),
     ("log_every", "7", 7),
     ("evaluate_every", "7", 7),
     ("checkpoint_every", "7", 7),

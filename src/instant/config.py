@@ -34,6 +34,7 @@ class Recipe:
     optim: Optim = field(default_factory=Optim)
     ema: float = 0.999  # decay of the averaged weights that are evaluated; 0: none
     clip: float = 0.0  # largest gradient norm; 0: no clipping
+    weak_gradient: bool = True  # False: weak rows share batch statistics but not the backward pass (faster)
 
     log_every: int = 256
     evaluate_every: int = 5120

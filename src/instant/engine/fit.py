@@ -180,7 +180,7 @@ def build_program(
         channels = shape[0]
         policies = for_images(channels, split.mirror) if split.train.is_images else for_vectors()
 
-    learner = Learner(model, built, ema=recipe.ema, dtype=dtype).to(device)
+    learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
     if device.type == "cuda" and split.train.is_images:
         learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     weak, strong = policies
