@@ -18,7 +18,7 @@ import torch
 
 from instant.algorithms import METHODS
 from instant.data.sources import load
-from instant.engine.fit import build_program, split_for
+from instant.engine.build import build_program, split_for
 from instant.engine.step import Program
 from instant.recipes import resolve
 

@@ -31,7 +31,8 @@ def measure(job: tuple[int, int, str]) -> dict[str, object]:
     torch.set_num_threads(1)
     from instant.data.sources import load
     from instant.demo import label_spreading
-    from instant.engine.fit import fit, split_for
+    from instant.engine.build import split_for
+    from instant.engine.fit import fit
     from instant.recipes import resolve
 
     labels, seed, method = job

@@ -41,6 +41,8 @@ LEAVES: list[tuple[str, str, object]] = [
     ("ema", "0", 0.0),
     ("clip", "1.5", 1.5),
     ("weak_gradient", "false", False),
+    ("shift", "0", 0.0),
+    ("operations", "2", 2),
     ("log_every", "7", 7),
     ("evaluate_every", "7", 7),
     ("checkpoint_every", "7", 7),

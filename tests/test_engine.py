@@ -31,8 +31,9 @@ from instant.config import Recipe
 from instant.data.feed import METHOD, SECOND, WEAK
 from instant.data.sources import arrays, load
 from instant.data.split import Oracle, Split, make_split
+from instant.engine.build import build_program, split_for
 from instant.engine.evaluate import evaluate_run
-from instant.engine.fit import Callback, Interrupted, Trained, build_program, fit, split_for
+from instant.engine.fit import Callback, Interrupted, Trained, fit
 from instant.errors import InputError
 from instant.progress import ProgressBar, describe
 from instant.run import CHECKPOINT, FILES, Run

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from instant.data.sources import load
-from instant.engine.fit import build_program, split_for
+from instant.engine.build import build_program, split_for
 from instant.recipes import digits
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from instant import random
-from instant.algorithms import build_method
 from instant.alignment import Alignment
 from instant.fairness import Fairness
 from instant.learner import Learner, commit
 from instant.losses import cross_entropy, forward_corrected, hard, one_hot, sharpen, squared_error
+from instant.methods import build_method
 from instant.mixmatch import MixMatch
 from instant.transition import TransitionHead, TransitionMatrix, inflow
 from instant.types import Prediction, Problem, Views

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from instant.algorithms import METHODS, build_method, method_options
+from instant.algorithms import METHODS
 from instant.errors import InputError
 from instant.match import Match
+from instant.methods import build_method, method_options
 from instant.rules import Fixed
 from instant.testing import check_method, make_learner, make_views, trivial_accuracy
 from instant.types import Problem
@@ -76,7 +77,7 @@ def test_unknown_option_names_the_nearest() -> None:
         build_method("no.such:thing", problem)
     with pytest.raises(InputError, match="kappa='labeled'"):
         build_method("instant", problem, kappa="labeled")
-    with pytest.raises(InputError, match="transition='hed'"):
+    with pytest.raises(InputError, match=r"method\.transition='hed'"):
         build_method("instant", problem, transition="hed")
 
 

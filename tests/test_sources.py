@@ -107,8 +107,8 @@ def test_fashion_mnist(packed, where, tmp_path):
 
 def test_digits():
     source = load("digits")
-    assert source.train.samples.shape == (1437, 1, 8, 8)
-    assert source.test.samples.shape == (360, 1, 8, 8)
+    assert source.train.samples.shape == (1437, 1, 16, 16)
+    assert source.test.samples.shape == (360, 1, 16, 16)
     assert not source.mirror
     assert (source.train.samples.min(), source.train.samples.max()) == (0, 255)
     share = 360 / 1797 * np.bincount(np.concatenate([source.targets, source.test_targets]))
@@ -116,6 +116,15 @@ def test_digits():
     scaled = source.train.samples / 255
     assert source.mean == pytest.approx([scaled.mean()])
     assert source.std == pytest.approx([scaled.std()])
+
+
+def test_digits_are_enlarged_smoothly():
+    flat = digits.enlarged(np.full((1, 8, 8), 100.0))
+    assert flat.shape == (1, 1, 16, 16)
+    assert (flat == 100).all()
+    ramp = digits.enlarged(np.tile(np.arange(8) * 32.0, (1, 8, 1)))[0, 0]
+    # pixel i of the large image lies at (i + 1/2) / 2 - 1/2 of the small one; cubic interpolation of a ramp is close
+    np.testing.assert_allclose(ramp[8, 4:12], (np.arange(4, 12) / 2 - 0.25) * 32, atol=3)
 
 
 def test_digits_are_held_out_the_same_way_for_ever():

@@ -8,8 +8,6 @@ steps), "ViT" its Table 1 (pretrained ViT, 204,800 steps).
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Callable
 from functools import partial
 
@@ -31,7 +29,7 @@ from instant.rules import (
     TruncatedGaussian,
 )
 from instant.transition.registry import build_transition
-from instant.types import Evidence, Method, MethodFunction, Problem, Wants
+from instant.types import Evidence, MethodFunction, Problem, Wants
 from instant.vat import VAT
 
 
@@ -233,6 +231,8 @@ def instant(
     _choice("align_target", align_target, ("uniform", "labelled"))
     _choice("kappa", kappa, ("labelled", "unlabelled"))
     _choice("trained_on", trained_on, ("labelled", "unlabelled"))
+    if resoftmax is not None and not (isinstance(resoftmax, int | float) and resoftmax > 0):
+        raise InputError(f"method.resoftmax={resoftmax!r} must be none or a positive number, for example 0.5")
     steps = p.scaled(warmup) if warmup else 0
     threshold = Relative(base, of_unlabelled=kappa == "unlabelled") if relative else Fixed(base)
     return Match(
@@ -294,50 +294,6 @@ METHODS: dict[str, MethodFunction] = {
     "instant_class": instant_class,
     "instant_released": instant_released,
 }
-
-
-def find_method(name: str | MethodFunction) -> MethodFunction:
-    """The function called `name`, ours or anybody's as `package.module:function`; a function is itself."""
-    if not isinstance(name, str):
-        return name
-    if ":" not in name:
-        if name not in METHODS:
-            raise InputError(
-                f"method={name!r} is not known; {nearest(name, METHODS)} "
-                "(a method of your own is given as package.module:function)"
-            )
-        return METHODS[name]
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(
-            f"method={name!r} cannot be imported ({error}); expected package.module:function with the module "
-            "on PYTHONPATH"
-        ) from error
-    if not callable(found):
-        raise InputError(f"method={name!r} is a {type(found).__name__}, expected a function(problem, **options)")
-    return found
-
-
-def method_options(name: str | MethodFunction) -> dict[str, object]:
-    """The options of a method and their defaults."""
-    parameters = list(inspect.signature(find_method(name)).parameters.values())[1:]
-    return {parameter.name: parameter.default for parameter in parameters}
-
-
-def build_method(name: str | MethodFunction, problem: Problem, **options: object) -> Method:
-    """The method called `name`, sized for a problem; an unknown option names the nearest valid one."""
-    known = method_options(name)
-    shown = name if isinstance(name, str) else getattr(name, "__name__", "the method")
-    for option in options:
-        if option not in known:
-            hint = nearest(option, known) if known else "it has none"
-            raise InputError(f"method.{option} is not an option of {shown}; {hint}")
-    method = find_method(name)(problem, **options)
-    if not isinstance(method, Method):
-        raise InputError(f"method={shown} returned a {type(method).__name__}, expected an instant.types.Method")
-    return method
 
 
 def _soft(temperature: float) -> Callable[[Tensor, Evidence], Tensor]:

@@ -51,7 +51,8 @@ def train(
 ) -> None:
     """Train a method on a source: instant train cifar10 labels=40 method=freematch optim.lr=0.01."""
     from instant.data.sources import load
-    from instant.engine.fit import fit, split_for
+    from instant.engine.build import split_for
+    from instant.engine.fit import fit
     from instant.progress import Announcement, ProgressBar
     from instant.recipes import resolve
     from instant.run import Run

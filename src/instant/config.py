@@ -36,6 +36,9 @@ class Recipe:
     clip: float = 0.0  # largest gradient norm; 0: no clipping
     weak_gradient: bool = True  # False: weak rows share batch statistics but not the backward pass (faster)
 
+    shift: float = 1 / 8  # weak views of an image: the largest shift, as a share of its side
+    operations: int = 3  # of the 14 operations, how many a strong view of an image goes through
+
     log_every: int = 256
     evaluate_every: int = 5120
     checkpoint_every: int = 5120
@@ -45,11 +48,13 @@ class Recipe:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "ratio", "log_every", "evaluate_every", "checkpoint_every"):
+        for name in ("steps", "batch", "ratio", "operations", "log_every", "evaluate_every", "checkpoint_every"):
             if not 1 <= getattr(self, name) < 2**31:
                 raise InputError(f"{name}={getattr(self, name)} must be at least 1 and below 2^31.")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema={self.ema} must lie in [0, 1); 0 means no averaging.")
+        if not 0 <= self.shift <= 0.5:
+            raise InputError(f"shift={self.shift} must lie in [0, 0.5]: it is a share of the image's side.")
         for name in ("validation", "clip"):
             if not getattr(self, name) >= 0:  # in this form it holds for NaN too
                 raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from instant.algorithms import METHODS, method_options
+from instant.algorithms import METHODS
 from instant.backbones import BACKBONES
 from instant.config import Recipe
 from instant.data.sources import SOURCES
+from instant.methods import method_options
 from instant.published import CELLS
 from instant.recipes import DEFAULTS, RECIPES, command_of, recipe_of
 

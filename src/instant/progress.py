@@ -80,6 +80,9 @@ class ProgressBar(Callback):
     def start(self, recipe: Recipe, split: Split, step: int) -> None:
         self._bar.update(self._task, total=recipe.steps, completed=step)
 
+    def note(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False)
+
     def step(self, step: int) -> None:
         self._bar.update(self._task, completed=step)
 

@@ -25,9 +25,9 @@ from torch._subclasses.fake_tensor import (
 )
 
 from instant import random
-from instant.algorithms import build_method, find_method
 from instant.backbones import build
 from instant.learner import Learner, commit
+from instant.methods import build_method, find_method
 from instant.rules import Rule
 from instant.types import Evidence, Method, MethodFunction, Output, Problem, Views
 

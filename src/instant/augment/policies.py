@@ -114,6 +114,6 @@ def check_images(samples: Tensor) -> None:
         )
 
 
-def for_images(channels: int, mirror: bool) -> tuple[Weak, Strong]:
+def for_images(channels: int, mirror: bool, *, shift: float = 1 / 8, operations: int = 3) -> tuple[Weak, Strong]:
     """The weak and the strong policy; `mirror=False` where left and right matter, as with digits."""
-    return Weak(mirror), Strong(mirror, channels)
+    return Weak(mirror, shift), Strong(mirror, channels, rounds=operations, pad=shift)

@@ -1,4 +1,4 @@
-"""How good a saved model is on the test part of its source."""
+"""How good a model is: during training, and when it has been saved."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ import torch
 
 from instant.data.feed import Normalise
 from instant.data.source import Source
-from instant.engine.fit import choose_device
-from instant.engine.metrics import predict
+from instant.data.split import Split
+from instant.engine.device import choose_device
+from instant.engine.metrics import accuracy, predict
 from instant.errors import InputError
+from instant.learner import Learner
 from instant.run import Run
+
+
+def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, float]:
+    """Accuracy on the test part, and on the validation part where there is one."""
+    parts = {"accuracy": (split.test, split.test_targets)}
+    if len(split.validation):
+        parts["validation_accuracy"] = (split.train.take(split.validation), split.validation_targets)
+    found = {}
+    for name, (store, targets) in parts.items():
+        if (targets >= 0).any():
+            probs = predict(learner.judged, store, normalise, device=normalise.mean.device, dtype=learner.dtype)
+            found[name] = accuracy(probs, targets)
+    return found
 
 
 def evaluate_run(run: Run, source: Source, *, device: str = "auto") -> dict[str, Any]:

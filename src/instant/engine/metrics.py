@@ -120,12 +120,10 @@ def predict(
     return torch.cat(rows)
 
 
-def accuracy(probs: Tensor, targets: np.ndarray) -> float | None:
-    """Share of right argmax among samples whose truth is known; None where there are none."""
+def accuracy(probs: Tensor, targets: np.ndarray) -> float:
+    """Share of right argmax among samples whose truth is known."""
     truth = torch.from_numpy(targets).to(probs.device)
     known = truth >= 0
-    if not bool(known.any()):
-        return None
     return float((probs.argmax(1) == truth)[known].double().mean())
 
 

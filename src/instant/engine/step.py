@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from instant.backbones.base import set_step
+from instant.backbones import LoadReport, set_step
 from instant.data.feed import Feed
 from instant.engine.metrics import Meter
 from instant.engine.optim import set_lr
@@ -36,6 +37,7 @@ class Program(nn.Module):
         learning_rate: Callable[[Tensor], Tensor],
         clip: float = 0.0,
         way: Way = "eager",
+        pretrained: LoadReport | None = None,
     ) -> None:
         super().__init__()
         self.learner = learner
@@ -44,6 +46,7 @@ class Program(nn.Module):
         self.optimizers = optimizers
         self.learning_rate = learning_rate
         self.clip = clip
+        self.pretrained = pretrained
         self.register_buffer("clock", torch.zeros_like(meter.broken))
         self._draw: Callable = feed.forward
         self._forward: Callable = learner.forward
@@ -64,6 +67,10 @@ class Program(nn.Module):
         self._replay()
 
     def _once(self) -> None:
+        with full_float32() if self.learner.method.exact else nullcontext():
+            self._step()
+
+    def _step(self) -> None:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         set_step(self.learner, self.clock)
@@ -114,6 +121,17 @@ class Program(nn.Module):
         self.restore(saved)
         self._replay = graph.replay
         self._captured = True
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Convolutions without TF32, whose ten bits would swallow a small perturbation of the input."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 def _materialise(optimizer: torch.optim.Optimizer) -> None:

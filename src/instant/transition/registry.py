@@ -12,9 +12,7 @@ from instant.types import Problem
 
 def _network(p: Problem) -> Transition:
     if p.network is None:
-        raise InputError(
-            "transition='network' needs a backbone of its own, but none can be made here; use transition='head'."
-        )
+        raise InputError("method.transition=network needs a backbone of its own, but none can be made here; use head.")
     return TransitionNetwork(p.network(p.classes**2), p.classes)
 
 
@@ -28,5 +26,5 @@ TRANSITIONS = {
 def build_transition(name: str, p: Problem) -> Transition:
     """The estimator called `name`, sized for a problem."""
     if name not in TRANSITIONS:
-        raise InputError(f"transition={name!r} is not known; {nearest(name, TRANSITIONS)}")
+        raise InputError(f"method.transition={name!r} is not known; {nearest(name, TRANSITIONS)}")
     return TRANSITIONS[name](p)

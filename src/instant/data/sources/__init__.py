@@ -17,9 +17,9 @@ __all__ = ["SOURCES", "SourceInfo", "arrays", "default_root", "load"]
 _ALL = (
     SourceInfo(
         name="digits",
-        about="handwritten digits, 8 x 8 grey, 1,437 to train and 360 to test; needs no download",
+        about="handwritten digits, 8 x 8 grey enlarged to 16 x 16, 1,437 to train and 360 to test; needs no download",
         classes=10,
-        shape=(1, 8, 8),
+        shape=(1, 16, 16),
         origin="https://archive.ics.uci.edu/dataset/80 (inside scikit-learn)",
         licence="CC BY 4.0",
         download_bytes=0,

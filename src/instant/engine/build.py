@@ -1,0 +1,120 @@
+"""From a recipe and its data to a program that can run: network, method, feed, optimizers, on the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from instant.augment import for_images, for_vectors
+from instant.backbones import Backbone, build, load_pretrained
+from instant.backbones.base import set_seed
+from instant.config import Recipe
+from instant.data.feed import Feed, Policy
+from instant.data.source import Source
+from instant.data.split import Split, make_split
+from instant.engine.device import choose_device, choose_dtype, choose_way
+from instant.engine.metrics import Meter
+from instant.engine.optim import build_optimizer, schedule
+from instant.engine.step import Program
+from instant.errors import InputError
+from instant.learner import Learner
+from instant.methods import build_method
+from instant.types import Method, MethodFunction, Problem
+
+
+def split_for(recipe: Recipe, source: Source) -> Split:
+    """The split a recipe asks for; a method that trains on every label there is gets them all."""
+    problem = Problem(
+        classes=len(source.classes),
+        features=1,
+        unlabelled=len(source.train),
+        steps=recipe.steps,
+        network=lambda outputs: _network(recipe, source.train.shape, outputs),
+    )
+    with torch.random.fork_rng(devices=[]):
+        everything = _method(recipe, problem).all_labels
+    labels = None if everything else recipe.labels
+    return make_split(source, labels=labels, validation=recipe.validation, seed=recipe.seed)
+
+
+def build_program(
+    recipe: Recipe,
+    split: Split,
+    *,
+    policies: tuple[Policy, Policy] | None = None,
+    method: MethodFunction | None = None,
+) -> Program:
+    """Everything a run needs, on its device, at step 0."""
+    device = choose_device(recipe.device)
+    dtype = choose_dtype(recipe.precision, device)
+    shape, classes = split.train.shape, len(split.classes)
+
+    def network(outputs: int) -> Backbone:
+        return _network(recipe, shape, outputs)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        model = network(classes)
+        problem = Problem(
+            classes=classes,
+            features=model.num_features,
+            unlabelled=len(split.pool),
+            steps=recipe.steps,
+            network=network,
+        )
+        built = _method(recipe, problem, method)
+    report = None if recipe.pretrained is None else load_pretrained(model, recipe.pretrained)
+    set_seed(model, recipe.seed + 2**63)  # another root than the feed's, whose streams have the same numbers
+    if policies is None:
+        policies = for_vectors()
+        if split.train.is_images:
+            policies = for_images(shape[0], split.mirror, shift=recipe.shift, operations=recipe.operations)
+
+    learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
+    if device.type == "cuda" and split.train.is_images:
+        learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    weak, strong = policies
+    feed = Feed(
+        split, batch=recipe.batch, ratio=recipe.ratio, wants=built.wants, weak=weak, strong=strong, seed=recipe.seed
+    ).to(device)
+    meter = Meter(split.oracle).to(device)
+    optimizers = [build_optimizer(learner.model, recipe.optim)]
+    own = list(built.parameters())
+    if own:
+        rate = torch.tensor(built.own_lr, device=device)
+        optimizers.append(torch.optim.SGD(own, lr=rate, momentum=0.9, fused=True))
+    optim = recipe.optim
+
+    def learning_rate(step: Tensor) -> Tensor:
+        return optim.lr * schedule(step, steps=recipe.steps, warmup=optim.warmup, cycles=optim.cycles)
+
+    learner.train()
+    return Program(
+        learner,
+        feed,
+        meter,
+        optimizers,
+        learning_rate=learning_rate,
+        clip=recipe.clip,
+        way=choose_way(recipe.step, device),
+        pretrained=report,
+    )
+
+
+def _network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Backbone:
+    try:
+        return build(recipe.backbone, shape=shape, classes=outputs, **recipe.backbone_options)
+    except TypeError as error:
+        given = ", ".join(f"backbone.{name}={value}" for name, value in recipe.backbone_options.items())
+        raise InputError(f"{recipe.backbone} cannot be built with {given}: {error}") from error
+
+
+def _method(recipe: Recipe, problem: Problem, function: MethodFunction | None = None) -> Method:
+    method = build_method(function or recipe.method, problem, **recipe.method_options)
+    if getattr(method, "from_teacher", False) and recipe.ema == 0:
+        raise InputError(
+            f"method={recipe.method} learns from the averaged weights, and ema=0 means none; set ema=0.999 or so."
+        )
+    if method.own_lr < 0:
+        raise InputError(f"method={recipe.method} has a learning rate of its own of {method.own_lr}; it must be >= 0.")
+    return method

@@ -1,0 +1,68 @@
+"""Methods by name, ours and anybody's, with a look at their options before they are built."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+from instant.algorithms import METHODS
+from instant.errors import InputError, nearest
+from instant.types import Method, MethodFunction, Problem
+
+
+def find_method(name: str | MethodFunction) -> MethodFunction:
+    """The function called `name`, ours or anybody's as `package.module:function`; a function is itself."""
+    if not isinstance(name, str):
+        return name
+    if ":" not in name:
+        if name not in METHODS:
+            raise InputError(
+                f"method={name!r} is not known; {nearest(name, METHODS)} "
+                "(a method of your own is given as package.module:function)"
+            )
+        return METHODS[name]
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"method={name!r} cannot be imported ({error}); expected package.module:function with the module "
+            "on PYTHONPATH"
+        ) from error
+    if not callable(found):
+        raise InputError(f"method={name!r} is a {type(found).__name__}, expected a function(problem, **options)")
+    return found
+
+
+def method_options(name: str | MethodFunction) -> dict[str, object]:
+    """The options of a method and their defaults."""
+    parameters = list(inspect.signature(find_method(name)).parameters.values())[1:]
+    return {parameter.name: parameter.default for parameter in parameters}
+
+
+def build_method(name: str | MethodFunction, problem: Problem, **options: object) -> Method:
+    """The method called `name`, sized for a problem; an unknown option names the nearest valid one."""
+    known = method_options(name)
+    shown = name if isinstance(name, str) else getattr(name, "__name__", "the method")
+    for option in options:
+        if option not in known:
+            hint = nearest(option, known) if known else "it has none"
+            raise InputError(f"method.{option} is not an option of {shown}; {hint}")
+        _check_kind(option, options[option], known[option])
+    method = find_method(name)(problem, **options)
+    if not isinstance(method, Method):
+        raise InputError(f"method={shown} returned a {type(method).__name__}, expected an instant.types.Method")
+    return method
+
+
+def _check_kind(option: str, value: object, default: object) -> None:
+    """A number where the default is one, a word where it is a word; what has no default is the method's to judge."""
+    if isinstance(default, bool):
+        fine, must = isinstance(value, bool), "true or false"
+    elif isinstance(default, int | float):
+        fine = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**31
+        must = f"a number, for example {default}"
+    else:
+        fine, must = isinstance(value, str) or not isinstance(default, str), f"a word, for example {default}"
+    if not fine:
+        raise InputError(f"method.{option}={value!r} must be {must}")
