@@ -1,3 +1,49 @@
-"""instant: semi-supervised learning with instance-dependent thresholds."""
+"""instant: semi-supervised learning with instance-dependent thresholds.
+
+>>> import numpy as np
+>>> from instant import arrays, fit, make_split
+>>> from instant.recipes import vectors
+>>> rng = np.random.default_rng(0)
+>>> truth = np.arange(300) % 3
+>>> x = rng.normal(size=(3, 5))[truth] * 4 + rng.normal(size=(300, 5))
+>>> y = np.where(np.arange(300) < 6, truth, -1)  # six labels, the rest is not known
+>>> split = make_split(arrays(x[:200], y[:200], x[200:], truth[200:]), labels=None)
+>>> trained = fit(vectors().override({"steps": "100"}), split)
+>>> trained.summary["accuracy_last"] > 0.9
+True
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from instant.config import Recipe
+    from instant.data.sources import arrays
+    from instant.data.split import make_split
+    from instant.engine.fit import fit
+    from instant.errors import InputError
+    from instant.match import Match
+    from instant.rules import Rule
 
 __version__ = "0.1.0"
+
+__all__ = ["InputError", "Match", "Recipe", "Rule", "arrays", "fit", "make_split"]
+
+_HOMES = {
+    "InputError": "instant.errors",
+    "Match": "instant.match",
+    "Recipe": "instant.config",
+    "Rule": "instant.rules",
+    "arrays": "instant.data.sources",
+    "fit": "instant.engine.fit",
+    "make_split": "instant.data.split",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported on first use: `instant --help` need not wait for torch."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'instant' has no attribute {name!r}")

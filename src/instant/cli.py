@@ -68,7 +68,8 @@ def train(
         raise InputError("name a source to train on, for example: instant train digits labels=10")
     else:
         recipe = resolve(source, _settings(settings or []))
-        run = Run(out or Path("runs") / f"{source}-{recipe.labels or 'all'}-{recipe.method}-{recipe.seed}")
+        method = recipe.method.replace(":", "-")  # of a method of your own: package.module:function
+        run = Run(out or Path("runs") / f"{source}-{recipe.labels or 'all'}-{method}-{recipe.seed}")
         run.require_free(force=force)
 
     data = load(recipe.source, recipe.data)
@@ -163,6 +164,7 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(help="which split")] = 0,
     labels: Annotated[int, typer.Option(help="labelled images in all")] = 10,
+    force: Annotated[bool, typer.Option("--force", help="replace what the folder holds")] = False,
 ) -> None:
     """Ten labels, a minute: InstanT against the supervised baseline and LabelSpreading on digits."""
     from instant.demo import run_demo
@@ -172,7 +174,7 @@ def demo(
         while (Path("runs") / f"demo-{number}").exists():
             number += 1
         out = Path("runs") / f"demo-{number}"
-    run_demo(out, seed=seed, labels=labels, console=console)
+    run_demo(out, seed=seed, labels=labels, force=force, console=console)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -32,12 +32,14 @@ def label_spreading(source: Source, split: Split) -> float:
         return float(model.score(source.test.samples.reshape(len(source.test), -1) / 255, source.test_targets))
 
 
-def run_demo(out: Path, *, seed: int = 0, labels: int = 10, console: Console | None = None) -> dict[str, float]:
+def run_demo(
+    out: Path, *, seed: int = 0, labels: int = 10, force: bool = False, console: Console | None = None
+) -> dict[str, float]:
     """Train the supervised baseline and InstanT, fit LabelSpreading, and print a table of the three."""
     console = console or Console()
     methods = {"supervised": "supervised", "InstanT": "instant"}
     for method in methods.values():
-        Run(out / method).require_free()
+        Run(out / method).require_free(force=force)
     source = load("digits")
     split = make_split(source, labels=labels, seed=seed)
     console.print(
@@ -49,7 +51,7 @@ def run_demo(out: Path, *, seed: int = 0, labels: int = 10, console: Console | N
         run = Run(out / method)
         recipe = digits(labels=labels, method=method).override({"seed": str(seed)})
         with ProgressBar(f"{title:<10}", console) as bar:
-            trained = fit(recipe, split, run=run, callbacks=[bar])
+            trained = fit(recipe, split, run=run, force=force, callbacks=[bar])
         rows.append((title, trained.summary["accuracy_last"], str(run)))
     rows.insert(1, ("LabelSpreading", label_spreading(source, split), "(scikit-learn, not saved)"))
 
