@@ -22,11 +22,11 @@ IMAGES = {
     "vit_s_2_32": (3, 32, 32),
     "vit_b_16_96": (3, 96, 96),
     "vit_tiny_2_32": (3, 32, 32),
-    "vit_micro_2_8": (3, 8, 8),
+    "vit_micro_4_16": (3, 16, 16),
     "small_cnn": (1, 28, 28),
     "mlp": (64,),
 }
-QUICK = {"wrn_28_2": (3, 8, 8), "vit_micro_2_8": (3, 8, 8), "small_cnn": (1, 8, 8), "mlp": (64,)}
+QUICK = {"wrn_28_2": (3, 8, 8), "vit_micro_4_16": (3, 16, 16), "small_cnn": (1, 8, 8), "mlp": (64,)}
 each_quick = pytest.mark.parametrize("name", QUICK)
 
 
@@ -68,7 +68,7 @@ def vit_count(width: int, depth: int, tokens: int, patch: int, classes: int) -> 
         ("vit_s_2_32", 21_402_250, vit_count(384, 12, 257, 2, 10)),
         ("vit_b_16_96", 85_683_466, vit_count(768, 12, 37, 16, 10)),
         ("vit_tiny_2_32", 5_392_714, vit_count(192, 12, 257, 2, 10)),
-        ("vit_micro_2_8", 202_698, vit_count(64, 4, 17, 2, 10)),
+        ("vit_micro_4_16", 205_002, vit_count(64, 4, 17, 4, 10)),
         ("small_cnn", 288_170, 9 * (32 + 32**2 + 32 * 64 + 64**2 + 64 * 128 + 128**2) + 896 + 1290),
         ("mlp", 86_026, 65 * 256 + 512 + 257 * 256 + 512 + 2570),
     ],
@@ -143,7 +143,7 @@ def test_wrn_halves_the_image_between_groups(name: str, sides: list[int]) -> Non
 
 def test_vit_equals_its_equations() -> None:
     """The forward pass written out from the weights: explicit softmax attention, class token after the last norm."""
-    model, x = make("vit_micro_2_8").eval(), batch("vit_micro_2_8")
+    model, x = make("vit_micro_4_16").eval(), batch("vit_micro_4_16")
     w = {name: value.double() for name, value in model.state_dict().items()}
 
     def linear(name: str, h: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ def test_vit_equals_its_equations() -> None:
         scaled = (h - h.mean(-1, keepdim=True)) / (h.var(-1, keepdim=True, unbiased=False) + 1e-6).sqrt()
         return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    patches = nn.functional.unfold(x.double(), 2, stride=2).transpose(1, 2)  # (B, 16, 3 * 2 * 2), row by row
+    patches = nn.functional.unfold(x.double(), 4, stride=4).transpose(1, 2)  # (B, 16, 3 * 4 * 4), row by row
     h = patches @ w["patch_embed.proj.weight"].flatten(1).T + w["patch_embed.proj.bias"]
     h = torch.cat([w["cls_token"].expand(4, 1, 64), h], dim=1) + w["pos_embed"]
     for i in range(4):
@@ -200,7 +200,7 @@ def test_wrn_initialisation_and_batch_norm_constants() -> None:
 
 
 def test_vit_initialisation() -> None:
-    model = make("vit_micro_2_8")
+    model = make("vit_micro_4_16")
     assert model.blocks[0].attn.qkv.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert model.pos_embed.std().item() == pytest.approx(0.02, rel=0.1)
     assert all((m.bias == 0).all() for m in model.modules() if isinstance(m, nn.Linear))
@@ -247,7 +247,7 @@ def test_bf16_autocast_is_near_fp32(name: str) -> None:
     assert (output.logits.float() - exact).norm() < 0.05 * exact.norm()
 
 
-@pytest.mark.parametrize("name", ["wrn_28_2", "vit_micro_2_8", "small_cnn"])
+@pytest.mark.parametrize("name", ["wrn_28_2", "vit_micro_4_16", "small_cnn"])
 def test_channels_last_gives_the_same_numbers(name: str) -> None:
     model, x = make(name).eval(), batch(name)
     expected = model(x).logits
@@ -318,7 +318,7 @@ def test_drop_path_is_the_identity_in_eval_and_at_rate_zero() -> None:
 
 
 def test_vit_repeats_a_step_and_its_step_is_no_part_of_the_weights() -> None:
-    model, x = make("vit_micro_2_8", drop_path=0.5).train(), batch("vit_micro_2_8", rows=8)
+    model, x = make("vit_micro_4_16", drop_path=0.5).train(), batch("vit_micro_4_16", rows=8)
     outputs = []
     for step in (0, 1, 0):
         set_step(model, step)
@@ -344,7 +344,7 @@ def test_vit_repeats_a_step_and_its_step_is_no_part_of_the_weights() -> None:
         ("wrn_28_2", (3, 32, 32), {"bn_momentun": 0.1}, "did you mean 'bn_momentum'"),
         ("wrn_28_2", (3, 32, 32), {"drop_path": 0.1}, "has no argument 'drop_path'"),
         ("wrn_28_2", (3, 32, 32), {"bn_momentum": 0.0}, r"bn_momentum must lie in \(0, 1\], got 0.0"),
-        ("vit_micro_2_8", (3, 8, 8), {"drop_path": 1.0}, r"drop_path must lie in \[0, 1\), got 1.0"),
+        ("vit_micro_4_16", (3, 16, 16), {"drop_path": 1.0}, r"drop_path must lie in \[0, 1\), got 1.0"),
         ("mlp", (64,), {"depth": 0}, "depth=0"),
     ],
 )

@@ -116,7 +116,7 @@ def test_the_global_generator_is_neither_read_nor_moved() -> None:
 
 
 def test_drop_path_draws_from_other_streams_than_the_feed() -> None:
-    program = build_program(*small(backbone="vit_micro_2_8"))
+    program = build_program(*small(backbone="vit_micro_4_16"))
     step = random.fold(program.feed.key, 5)
     taken = [random.fold(step, stream).tolist() for stream in (WEAK, SECOND, METHOD)]
     drops = [module for module in program.learner.model.modules() if isinstance(module, DropPath)]
@@ -165,7 +165,7 @@ def test_every_method_resumes_exactly(method: str, tmp_path: Path) -> None:
 
 
 def test_drop_path_and_adamw_resume_exactly(tmp_path: Path) -> None:
-    vit = {"backbone": "vit_micro_2_8", "optim.name": "adamw", "optim.lr": "1e-3", "steps": "6"}
+    vit = {"backbone": "vit_micro_4_16", "optim.name": "adamw", "optim.lr": "1e-3", "steps": "6"}
     recipe, split = small("fixmatch", **vit)
     straight, broken = Run(tmp_path / "straight"), Run(tmp_path / "broken")
     fit(recipe, split, run=straight)

@@ -65,7 +65,7 @@ def test_schedule_needs_room_after_the_warm_up() -> None:
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("wrn_28_2", (3, 32, 32)), ("vit_micro_2_8", (3, 8, 8)), ("small_cnn", (1, 8, 8)), ("mlp", (4,))],
+    [("wrn_28_2", (3, 32, 32)), ("vit_micro_4_16", (3, 16, 16)), ("small_cnn", (1, 8, 8)), ("mlp", (4,))],
 )
 def test_groups_hold_every_parameter_once(name: str, shape: tuple[int, ...]) -> None:
     model = build(name, shape=shape, classes=3)
@@ -76,7 +76,7 @@ def test_groups_hold_every_parameter_once(name: str, shape: tuple[int, ...]) -> 
 
 
 def test_no_weight_decay_on_vectors_biases_and_tokens() -> None:
-    model = build("vit_micro_2_8", shape=(3, 8, 8), classes=3)
+    model = build("vit_micro_4_16", shape=(3, 16, 16), classes=3)
     decay = {
         p: group["weight_decay"] for group in parameter_groups(model, weight_decay=0.1, lr=1.0) for p in group["params"]
     }
@@ -87,7 +87,7 @@ def test_no_weight_decay_on_vectors_biases_and_tokens() -> None:
 
 def test_layer_decay_of_a_vit_by_hand() -> None:
     """Four blocks: embeddings are layer 0, blocks 1 to 4, norm, head and all that is outside of the ViT layer 5."""
-    vit = build("vit_micro_2_8", shape=(3, 8, 8), classes=3)
+    vit = build("vit_micro_4_16", shape=(3, 16, 16), classes=3)
     learner = nn.ModuleDict({"model": vit, "transition": nn.Linear(64, 9)})
     scale = {
         p: (group["lr_scale"], float(group["lr"]))
@@ -154,7 +154,7 @@ def test_the_learning_rate_tensor_is_what_the_optimizer_reads(name: str) -> None
 
 
 def test_set_lr_scales_each_group() -> None:
-    vit = build("vit_micro_2_8", shape=(3, 8, 8), classes=3)
+    vit = build("vit_micro_4_16", shape=(3, 16, 16), classes=3)
     optimizer = build_optimizer(vit, Optim(lr=1.0, momentum=0.0, nesterov=False, weight_decay=0.0, layer_decay=0.5))
     before = {name: parameter.detach().clone() for name, parameter in vit.named_parameters()}
     set_lr(optimizer, torch.tensor(0.32))

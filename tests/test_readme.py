@@ -19,10 +19,10 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
     rng = np.random.default_rng(0)
     y_test = np.arange(60) % 3
     centres = rng.normal(size=(3, 5)) * 4
-    truth = np.arange(120) % 3
+    truth = np.arange(240) % 3
     names = {
-        "x": centres[truth] + rng.normal(size=(120, 5)),
-        "y": np.where(np.arange(120) < 6, truth, -1),
+        "x": centres[truth] + rng.normal(size=(240, 5)),
+        "y": np.where(np.arange(240) < 6, truth, -1),
         "x_test": centres[y_test] + rng.normal(size=(60, 5)),
         "y_test": y_test,
     }

@@ -60,8 +60,8 @@ BACKBONES: dict[str, BackboneInfo] = {
     "vit_s_2_32": _vit("ViT-S, patch 2, 32 px, 21 M parameters", image=32, patch=2, width=384, depth=12, heads=6),
     "vit_b_16_96": _vit("ViT-B, patch 16, 96 px, 86 M parameters", image=96, patch=16, width=768, depth=12, heads=12),
     "vit_tiny_2_32": _vit("ViT-Ti, patch 2, 32 px, 5.4 M parameters", image=32, patch=2, width=192, depth=12, heads=3),
-    "vit_micro_2_8": _vit(
-        "ViT, patch 2, 8 px, 0.2 M parameters: digits and tests", image=8, patch=2, width=64, depth=4, heads=4
+    "vit_micro_4_16": _vit(
+        "ViT, patch 4, 16 px, 0.2 M parameters: digits and tests", image=16, patch=4, width=64, depth=4, heads=4
     ),
     "small_cnn": BackboneInfo(
         summary="six 3x3 convolutions, 0.3 M parameters: 8 to 32 px on a CPU",
