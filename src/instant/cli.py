@@ -150,8 +150,8 @@ def list_(
         typer.echo(json.dumps(rows))
         return
     table = Table()
-    for name in rows[0]:
-        table.add_column(name, overflow="fold")
+    for place, name in enumerate(rows[0]):
+        table.add_column(name, overflow="fold", no_wrap=place == 0)  # the name is what people copy
     for row in rows:
         table.add_row(*(escape(", ".join(map(str, v)) if isinstance(v, list) else str(v)) for v in row.values()))
     console.print(table)

@@ -89,7 +89,7 @@ def load(
 
     >>> source = load("digits")
     >>> len(source.train), len(source.test), source.train.shape
-    (1437, 360, (1, 8, 8))
+    (1437, 360, (1, 16, 16))
     """
     if name not in SOURCES:
         raise InputError(f"There is no data set {name!r}: {nearest(name, SOURCES)}")
