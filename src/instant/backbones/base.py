@@ -31,7 +31,7 @@ class Backbone(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """(B, D) of a batch."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} must define features(x)")
 
     def features_beside(self, x: Tensor, still: Tensor) -> Tensor | None:
         """(B, D) of x and of further rows that carry no gradient; None where a backbone has no such way."""

@@ -1,0 +1,113 @@
+"""What a finished run says of itself: summary, curves, evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import (
+    DIGITS,
+    curves,
+    points,
+)
+
+from instant.cli import main
+from instant.data.sources import arrays
+from instant.data.split import Oracle, make_split
+from instant.engine.evaluate import evaluate_run
+from instant.engine.fit import fit
+from instant.errors import InputError
+from instant.run import Run
+
+
+def test_the_summary_has_every_field(finished: Run) -> None:
+    summary = finished.summary()
+    assert summary["accuracy_last"] == curves(finished)[-1]["accuracy"]
+    tests = [record["accuracy"] for record in curves(finished) if "accuracy" in record]
+    assert len(tests) == 3  # after 10, 20 and 24 steps
+    assert summary["accuracy_median20"] == sorted(tests)[1]
+    assert summary["accuracy_best"] == max(tests)
+    assert summary["accuracy_of"] == "averaged weights (EMA)"
+    assert 0 <= summary["utilisation"] <= 1
+    assert summary["utilisation"] == curves(finished)[-1]["utilisation"]
+    assert "pseudo_label_accuracy" in summary
+    assert 0 < summary["threshold_mean"] <= 1
+    assert list(summary["threshold_quantiles"]) == ["0.05", "0.25", "0.5", "0.75", "0.95"]
+    assert list(summary["threshold_quantiles"].values()) == sorted(summary["threshold_quantiles"].values())
+    assert summary["seconds"] > 0
+    assert summary["steps_per_second"] > 0
+    assert summary["label_budget"] == {"training": 10, "validation": 0, "total": 10}
+    assert summary["split_hash"] == make_split(DIGITS, labels=10).hash == finished.split_record()["hash"]
+    assert (summary["seed"], summary["steps"], summary["method"]) == (0, 24, "instant")
+    assert summary["versions"].keys() == {"instant", "torch", "numpy", "python"}
+    assert summary["versions"]["torch"] == torch.__version__
+
+
+def test_the_metrics_have_the_curves_of_figure_3(finished: Run) -> None:
+    records = curves(finished)
+    assert [record["step"] for record in records] == [5, 10, 15, 20, 24]
+    for record in records:
+        assert {"loss", "utilisation", "threshold", "threshold_quantiles", "confidence"} <= record.keys()
+        assert ("accuracy" in record) == (record["step"] in (10, 20, 24))
+        # Known truth, so the share of right pseudo-labels is told wherever one was used
+        assert ("pseudo_label_accuracy" in record) == (record["utilisation"] > 0)
+    assert any("pseudo_label_accuracy" in record for record in records)
+
+
+def test_evaluate_agrees_with_the_summary(finished: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(finished), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    summary = finished.summary()
+    assert result["accuracy"] == summary["accuracy_last"]
+    assert result["samples"] == 360
+    counts = np.bincount(DIGITS.test_targets)
+    shares = [result["per_class"][str(digit)] for digit in range(10)]
+    assert float(np.dot(shares, counts)) / 360 == pytest.approx(result["accuracy"])
+    assert main(["evaluate", str(finished)]) == 0
+    assert f"{100 * summary['accuracy_last']:.2f} %" in capsys.readouterr().out
+
+
+def test_evaluate_counts_only_samples_of_known_class(tmp_path: Path) -> None:
+    recipe, split = points()
+    fit(recipe, split, run=Run(tmp_path))
+    truth = split.test_targets.copy()
+    truth[::2] = -1
+    y = np.arange(150) % 3
+    x = np.random.default_rng(0).normal(size=(150, 5)) + 2 * y[:, None]
+    source = arrays(x[:120], y[:120], x[120:], truth)
+    result = evaluate_run(Run(tmp_path), source)
+    assert result["samples"] == 15
+    with pytest.raises(InputError, match="no test samples with a known class"):
+        evaluate_run(Run(tmp_path), arrays(x[:120], y[:120]))
+
+
+def test_validation_is_measured_and_paid_for(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    recipe, split = points(validation="12")
+    summary = fit(recipe, split, run=run).summary
+    assert 0 <= summary["validation_accuracy"] <= 1
+    assert summary["label_budget"] == {"training": 6, "validation": 12, "total": 18}
+    assert "validation_accuracy" in run.history()[-1]
+
+
+def test_data_without_a_test_part_trains(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 4))
+    recipe = points()[0]
+    summary = fit(recipe, make_split(arrays(x, np.arange(60) % 3), labels=6), run=Run(tmp_path)).summary
+    assert summary["accuracy_last"] is None
+    assert summary["utilisation"] is not None
+
+
+def test_unknown_truth_gives_no_pseudo_label_accuracy() -> None:
+    x, y = np.random.default_rng(0).normal(size=(60, 4)), np.full(60, -1)
+    y[:6] = [0, 1, 2, 0, 1, 2]
+    recipe = points("pi_model", labels="all")[0]  # uses every sample: an interval of 5 x 16 rows sees all 60
+    split = make_split(arrays(x, y), labels=None)
+    for truth, told in ((split.oracle, True), (Oracle(np.full(60, -1)), False)):
+        for record in fit(recipe, dataclasses.replace(split, oracle=truth)).history[:4]:
+            assert record["utilisation"] == 1
+            assert ("pseudo_label_accuracy" in record) is told

@@ -1,0 +1,162 @@
+"""Stopped anywhere, by Ctrl-C or by a kill, a run goes on to the very weights it would have had."""
+
+from __future__ import annotations
+
+import random as chance
+import re
+import shlex
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from runs import (
+    COMMAND,
+    StopAt,
+    assert_same_run,
+    contents,
+    points,
+    small,
+    start,
+    wait_for,
+)
+
+from instant.algorithms import METHODS
+from instant.cli import main
+from instant.engine.fit import Interrupted, fit
+from instant.errors import InputError
+from instant.run import CHECKPOINT, Run
+
+
+@pytest.mark.parametrize("stops", [(1,), (6,), (7,), (10,), (23,), (2, 3, 15)])
+@pytest.mark.parametrize("method", ["instant", "flexmatch"])
+def test_a_run_stopped_anywhere_and_resumed_is_the_uninterrupted_one(
+    method: str, stops: tuple[int, ...], whole: dict[str, Run], tmp_path: Path
+) -> None:
+    recipe, split = small(method)
+    run = Run(tmp_path / "run")
+    for number, stop in enumerate(stops):
+        with pytest.raises(Interrupted) as stopped:
+            fit(recipe, split, run=run, resume=number > 0, callbacks=[StopAt(stop)])
+        assert stopped.value.step == stop
+        assert not run.finished
+    fit(run.recipe(), split, run=run, resume=True)
+    assert_same_run(run, whole[method])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_resumes_exactly(method: str, tmp_path: Path) -> None:
+    recipe, split = points(method)
+    straight, broken = Run(tmp_path / "straight"), Run(tmp_path / "broken")
+    fit(recipe, split, run=straight)
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=broken, callbacks=[StopAt(8)])
+    fit(recipe, split, run=broken, resume=True)
+    assert_same_run(broken, straight)
+
+
+def test_drop_path_and_adamw_resume_exactly(tmp_path: Path) -> None:
+    vit = {"backbone": "vit_micro_4_16", "optim.name": "adamw", "optim.lr": "1e-3", "steps": "6"}
+    recipe, split = small("fixmatch", **vit)
+    straight, broken = Run(tmp_path / "straight"), Run(tmp_path / "broken")
+    fit(recipe, split, run=straight)
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=broken, callbacks=[StopAt(4)])
+    fit(recipe, split, run=broken, resume=True)
+    assert_same_run(broken, straight)
+
+
+def test_ctrl_c_on_the_last_step_finishes_the_run(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    fit(*points(), run=run, callbacks=[StopAt(24)])
+    assert run.finished
+
+
+def test_ctrl_c_without_a_folder_stops_too() -> None:
+    with pytest.raises(Interrupted) as stopped:
+        fit(*points(), callbacks=[StopAt(3)])
+    assert stopped.value.run is None
+
+
+def test_resume_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
+    recipe, split = points()
+    straight, run = Run(tmp_path / "straight"), Run(tmp_path / "run")
+    fit(recipe, split, run=straight)
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(11)])
+    (run.path / CHECKPOINT).unlink()  # as after a kill before the first one; the curves have two lines already
+    assert len(run.history()) == 2
+    (run.path / "checkpoint" / ".state.safetensors.0123.tmp").write_bytes(b"what a kill in the midst of writing leaves")
+    fit(recipe, split, run=run, resume=True)
+    assert_same_run(run, straight)
+    assert contents(run.path).keys() == contents(straight.path).keys()
+
+
+def test_a_cut_last_line_is_left_out_and_written_again(tmp_path: Path) -> None:
+    recipe, split = points()
+    straight, run = Run(tmp_path / "straight"), Run(tmp_path / "run")
+    fit(recipe, split, run=straight)
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(8)])
+    with open(run.path / "metrics.jsonl", "ab") as file:
+        file.write(b'{"step": 10, "loss": 0.3, "na\xff')
+    assert [record["step"] for record in run.history()] == [5]
+    fit(recipe, split, run=run, resume=True)
+    assert_same_run(run, straight)
+
+
+def test_seconds_go_on_where_the_run_stopped(tmp_path: Path) -> None:
+    recipe, split = points()
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(12)])
+    tensors, step, _ = run.load_checkpoint()  # type: ignore[misc]
+    run.save_checkpoint(tensors, step=step, seconds=2.0)
+    summary = fit(recipe, split, run=run, resume=True).summary
+    assert summary["seconds"] > 2
+    judging = sum(record.get("seconds_evaluating", 0) for record in run.history())
+    assert judging > 0
+    assert summary["steps_per_second"] == pytest.approx(24 / (summary["seconds"] - judging))
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    recipe, split = points()
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(8)])
+    wider = recipe.override({"backbone.width": "32"})
+    with pytest.raises(InputError, match=r"does not fit its recipe .* Train again with --force"):
+        fit(wider, split, run=run, resume=True)
+
+
+@pytest.mark.parametrize("method", ["instant", "flexmatch"])
+def test_a_killed_process_resumes_to_the_same_bytes(method: str, tmp_path: Path) -> None:
+    words = [f"method={method}", "steps=120", "evaluate_every=40", "checkpoint_every=5"]
+    killed, straight = Run(tmp_path / "killed"), Run(tmp_path / "straight")
+    process = start(*words, "--out", str(killed))
+    wait_for(killed.path / CHECKPOINT, process)
+    time.sleep(chance.uniform(0, 0.3))
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not killed.finished
+    assert main([*COMMAND[3:], *words, "--out", str(straight)]) == 0
+    assert main(["train", "--resume", str(killed)]) == 0
+    assert_same_run(killed, straight)
+
+
+def test_ctrl_c_saves_a_checkpoint_and_says_how_to_resume(tmp_path: Path) -> None:
+    run = Run(tmp_path / "a run's folder")
+    process = start("steps=120", "--out", str(run))
+    wait_for(run.path / "metrics.jsonl", process)  # after step 5
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    said = re.fullmatch(r"instant: stopped after step (\d+)\. The checkpoint is saved; go on with: (.*)\n", complaint)
+    assert said is not None, complaint
+    assert run.load_checkpoint()[1] == int(said[1])  # type: ignore[index]
+    program, *again = shlex.split(said[2])
+    assert program == "instant"
+    assert main(again) == 0
+    assert run.finished
+    assert run.history()[-1]["step"] == 120
