@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import instant
 from instant import recipes
 from instant.algorithms import METHODS
-from instant.backbones import BACKBONES
+from instant.backbones import BACKBONES, build
 from instant.cli import main
 from instant.data.sources import SOURCES, arrays, load
 from instant.data.split import make_split
@@ -381,3 +382,14 @@ def test_the_demo_refuses_before_it_trains_and_compares_on_one_split(tmp_path: P
     assert not (tmp_path / "demo" / "supervised").exists()
     source = load("digits")
     assert 0.5 < label_spreading(source, make_split(source, labels=10)) < 0.95
+
+
+def test_pretrained_weights_say_what_matched(tmp_path: Path, capsys: Capture) -> None:
+    torch.manual_seed(0)
+    weights = build("vit_micro_4_16", shape=(1, 16, 16), classes=7).state_dict()  # of another task: another head
+    save_file(weights, tmp_path / "vit.safetensors")
+    words = ["train", "digits", *TINY, "backbone=vit_micro_4_16", f"pretrained={tmp_path / 'vit.safetensors'}"]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{len(weights) - 2} of {len(weights)}" in shown, shown
+    assert "head" in shown
