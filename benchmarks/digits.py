@@ -4,7 +4,9 @@
     python benchmarks/digits.py --figure docs/digits.png    # draws the figure from that file
 
 Accuracy is of the last averaged weights on 360 held-out images. The settings were chosen on other splits (seeds
-10-17) by accuracy on the training pool; these three splits and the held-out images were looked at afterwards.
+10-17) by accuracy on the training pool, but the held-out images are not untouched: the small weak shift was chosen
+after the fully supervised reference did better on them with it, and an earlier recipe (8 x 8 pixels, larger shifts)
+had been measured on these three splits: InstanT 95.7 % and 97.2 %.
 """
 
 from __future__ import annotations
