@@ -172,3 +172,20 @@ def test_what_is_shown_of_a_record() -> None:
     assert describe({"accuracy": 0.5, "loss": 1.0, "utilisation": 0.256, "threshold": 0.9}) == (
         "accuracy 50.0 % · used 26 % · threshold 0.900"
     )
+
+
+def test_every_way_has_the_same_state() -> None:
+    """A checkpoint of a compiled run must resume as an eager one, and the other way round."""
+    recipe, split = points()
+    eager, compiled = (build_program(recipe.override({"step": way}), split) for way in ("eager", "compiled"))
+    assert compiled.tensors().keys() == eager.tensors().keys()
+
+
+@pytest.mark.parametrize(("method", "allowed"), [("vat", False), ("fixmatch", True)])
+def test_a_method_that_needs_float32_runs_without_tf32_and_leaves_the_switch_alone(method: str, allowed: bool) -> None:
+    program = build_program(*points(method))
+    seen: list[bool] = []
+    program.learner.model.register_forward_hook(lambda *_: seen.append(torch.backends.cudnn.allow_tf32))
+    program(0)
+    assert set(seen) == {allowed}
+    assert torch.backends.cudnn.allow_tf32
