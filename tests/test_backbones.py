@@ -118,14 +118,14 @@ def test_wrn_activates_before_the_residual_in_its_first_block_only() -> None:
     blocks = {"first": model.groups[0][0], "later": model.groups[1][0]}
     for key, block in blocks.items():
         block.bn1.bias.data.fill_(0.3)  # so that the activated input differs from the raw one
-        block.register_forward_pre_hook(lambda _, xs, key=key: seen.update({key: xs[0][0]}))
-        block.shortcut.register_forward_pre_hook(lambda _, x, key=key: seen.update({key + " skip": x[0]}))
-        block.conv1.register_forward_pre_hook(lambda _, x, key=key: seen.update({key + " branch": x[0]}))
+        block.register_forward_hook(lambda _, x, y, key=key: seen.update({key: x[0].first, key + " out": y.first}))
     model(batch("wrn_28_2"))
     for key, block in blocks.items():
-        active = nn.functional.leaky_relu(block.bn1([seen[key]])[0], 0.1)
-        torch.testing.assert_close(seen[key + " branch"], active)
-        torch.testing.assert_close(seen[key + " skip"], active if key == "first" else seen[key])
+        x = seen[key]
+        active = nn.functional.leaky_relu(nn.BatchNorm2d.forward(block.bn1, x), 0.1)
+        inner = nn.functional.leaky_relu(nn.BatchNorm2d.forward(block.bn2, block.conv1(active)), 0.1)
+        skip = block.shortcut(active if key == "first" else x)
+        torch.testing.assert_close(seen[key + " out"], skip + block.conv2(inner))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from instant.backbones.base import Backbone, check_momentum, init_convolutions, linear_head
-from instant.backbones.streams import BatchNorm, Streams, each
+from instant.backbones.rows import NormAct, Rows, convolve
 
 
 class Block(nn.Module):
@@ -25,21 +25,19 @@ class Block(nn.Module):
         self, channels: int, width: int, *, stride: int, bn_momentum: float, activate_first: bool = False
     ) -> None:
         super().__init__()
-        self.bn1 = BatchNorm(channels, momentum=bn_momentum)
+        self.bn1 = NormAct(channels, momentum=bn_momentum)
         self.conv1 = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
-        self.bn2 = BatchNorm(width, momentum=bn_momentum)
+        self.bn2 = NormAct(width, momentum=bn_momentum)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
-        self.act = nn.LeakyReLU(0.1)
         self.shortcut: nn.Module = nn.Identity()
         if channels != width or stride != 1:
             self.shortcut = nn.Conv2d(channels, width, 1, stride=stride, bias=False)
         self.activate_first = activate_first
 
-    def forward(self, xs: Streams) -> Streams:
-        hs = each(self.act, self.bn1(xs))
-        skips = each(self.shortcut, hs if self.activate_first else xs)
-        hs = each(self.act, self.bn2(each(self.conv1, hs)))
-        return [skip + h for skip, h in zip(skips, each(self.conv2, hs))]
+    def forward(self, rows: Rows) -> Rows:
+        h = self.bn1(rows)
+        skip = convolve(self.shortcut, h if self.activate_first else rows)
+        return convolve(self.conv2, self.bn2(convolve(self.conv1, h)), skip)
 
 
 class WideResNet(Backbone):
@@ -68,16 +66,20 @@ class WideResNet(Backbone):
             rest = [Block(wide, wide, stride=1, bn_momentum=bn_momentum) for _ in range(blocks - 1)]
             self.groups.append(nn.Sequential(first, *rest))
             previous = wide
-        self.norm = BatchNorm(previous, momentum=bn_momentum, eps=1e-3)
-        self.act = nn.LeakyReLU(0.1)
+        self.norm = NormAct(previous, momentum=bn_momentum, eps=1e-3)
         self.head = linear_head(previous, classes)
         init_convolutions(self)
 
     def features(self, x: Tensor) -> Tensor:
-        return self._features([x])[0]
+        return self._last(Rows.of(x)).first.mean(dim=(2, 3))
 
     def features_beside(self, x: Tensor, still: Tensor) -> Tensor:
-        return torch.cat(self._features([x, still]))
+        if not self.training:
+            with torch.no_grad():
+                rest = self.features(still)
+            return torch.cat([self.features(x), rest])
+        rows = self._last(Rows.of(x, still))
+        return torch.cat([rows.first.mean(dim=(2, 3)), rows.whole[len(x) :].mean(dim=(2, 3))])
 
-    def _features(self, xs: Streams) -> Streams:
-        return each(lambda x: self.act(x).mean(dim=(2, 3)), self.norm(self.groups(each(self.stem, xs))))
+    def _last(self, rows: Rows) -> Rows:
+        return self.norm(self.groups(convolve(self.stem, rows)))

@@ -89,8 +89,14 @@ def fit(
             run.begin(recipe, split, force=force)
         for callback in callbacks:
             callback.start(recipe, split, step)
-            if program.pretrained is not None:
-                callback.note(str(program.pretrained))
+
+        def announce(text: str) -> None:
+            for callback in callbacks:
+                callback.note(text)
+
+        program.announce = announce
+        if program.pretrained is not None:
+            announce(str(program.pretrained))
 
         started = time.perf_counter() - seconds
         while step < recipe.steps:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Literal
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,7 @@ from instant.data.feed import Feed
 from instant.engine.metrics import Meter
 from instant.engine.optim import set_lr
 from instant.learner import Learner, commit
+from instant.types import Output
 
 Way = Literal["eager", "compiled", "captured"]
 
@@ -48,26 +51,85 @@ class Program(nn.Module):
         self.clip = clip
         self.pretrained = pretrained
         self.register_buffer("clock", torch.zeros_like(meter.broken))
-        self._draw: Callable = feed.forward
-        self._forward: Callable = learner.forward
+        self._draw: Callable
+        self._forward: Callable
+        self._account: Callable
+        self._run_plain()
         self._replay: Callable[[], None] = self._once
-        self._captured = False
+        self._started = False
+        self.way = way
+        self.announce: Callable[[str], object] = lambda text: None  # `fit` hands it to its callbacks
         for optimizer in optimizers:
             _materialise(optimizer)
-        if way != "eager":  # the functions, not the modules: a compiled module would be a second child of this one
-            self._draw = torch.compile(feed.forward, dynamic=False)
-            self._forward = torch.compile(learner.forward, dynamic=False)
-        self._wants_capture = way == "captured"
+        if way != "eager":
+            keep_compiled()
+            # the functions, not the modules: a compiled module would be a second child of this one
+            options: dict[str, Any] = (
+                {"combo_kernels": True} if self.clock.is_cuda else {}
+            )  # many small ones in one launch
+            self._draw, self._forward, self._account = (
+                torch.compile(part, dynamic=False, options=options)
+                for part in (feed.forward, learner.forward, self._record)
+            )
 
     def forward(self, step: int) -> None:
         """Run step number `step`, which must be where the clock stands."""
         self.feed.prepare(step)
-        if self._wants_capture and not self._captured:
-            self._capture()
+        if not self._started:
+            self._start()
         self._replay()
 
+    def _start(self) -> None:
+        """Before the first step: compile, and record the CUDA graph. Neither this nor its failure leaves a trace."""
+        self._started = True
+        if self.way == "eager":
+            return
+        self.announce("compiling the step: about a minute the first time, seconds once it is in the cache")
+        saved = {name: value.clone() for name, value in self.tensors().items()}
+        try:
+            self._attempt("compiled", self._warm_up, "eager")
+            if self.way == "captured":
+                self.restore(saved)
+                self._attempt("recorded as a CUDA graph", self._capture, "compiled")
+        finally:
+            self.restore(saved)
+
+    def _attempt(self, what: str, action: Callable[[], None], instead: Way) -> None:
+        """Do it, or say in one sentence why not and go on in a slower way."""
+        try:
+            action()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[0]
+            self.announce(f"the step cannot be {what} ({type(error).__name__}: {reason}); it runs {instead}, slower")
+            self.way = instead
+            if instead == "eager":
+                self._run_plain()
+
+    def _run_plain(self) -> None:
+        self._draw, self._forward, self._account = self.feed.forward, self.learner.forward, self._record
+
+    def _warm_up(self) -> None:
+        """Three steps, aside where there is a GPU, as recording wants it."""
+        if not self.clock.is_cuda:
+            self._once()
+            return
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._once()
+        torch.cuda.current_stream().wait_stream(side)
+
+    def _capture(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._once()
+        self._replay = graph.replay
+
     def _once(self) -> None:
-        with full_float32() if self.learner.method.exact else nullcontext():
+        with convolutions(exact=self.learner.method.exact):
             self._step()
 
     def _step(self) -> None:
@@ -79,15 +141,19 @@ class Program(nn.Module):
         output = self._forward(views)
         output.loss.backward()
         with torch.no_grad():
-            commit(self.learner.method, output.state)
             if self.clip:
                 nn.utils.clip_grad_norm_(self.learner.parameters(), self.clip)
-            set_lr(self.optimizers[0], self.learning_rate(self.clock))
+            self._account(output)
             for optimizer in self.optimizers:
                 optimizer.step()
             self.learner.average()
-            self.meter.add(output, self.clock)
-            self.clock += 1
+
+    def _record(self, output: Output) -> None:
+        """The small things that follow a backward pass, in one piece so that they fuse."""
+        commit(self.learner.method, output.state)
+        set_lr(self.optimizers[0], self.learning_rate(self.clock))
+        self.meter.add(output, self.clock)
+        self.clock += 1
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a step changes, by name: what a checkpoint holds."""
@@ -105,33 +171,25 @@ class Program(nn.Module):
         for name, value in self.tensors().items():
             value.copy_(saved[name])
 
-    def _capture(self) -> None:
-        """Record the step as a CUDA graph; the warm-up steps it takes leave no trace."""
-        saved = {name: value.clone() for name, value in self.tensors().items()}
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self._once()
-        torch.cuda.current_stream().wait_stream(side)
-        self.restore(saved)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._once()
-        self.restore(saved)
-        self._replay = graph.replay
-        self._captured = True
-
 
 @contextmanager
-def full_float32() -> Iterator[None]:
-    """Convolutions without TF32, whose ten bits would swallow a small perturbation of the input."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
+def convolutions(*, exact: bool) -> Iterator[None]:
+    """The fastest algorithms, found by trying them; `exact` without TF32, whose ten bits swallow a small change."""
+    settings = torch.backends.cudnn
+    before = settings.benchmark, settings.allow_tf32
+    settings.benchmark, settings.allow_tf32 = True, settings.allow_tf32 and not exact
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        settings.benchmark, settings.allow_tf32 = before
+
+
+def keep_compiled() -> None:
+    """Let torch.compile keep what it compiles among the user's caches, where it outlives a restart."""
+    folder = Path("~/.cache/instant/compiled").expanduser()
+    with suppress(OSError):  # without a home it stays where torch puts it
+        folder.mkdir(parents=True, exist_ok=True)
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
 def _materialise(optimizer: torch.optim.Optimizer) -> None:

@@ -1,0 +1,166 @@
+"""A batch of which only the first rows learn: shared batch statistics, half of the backward pass.
+
+The weak views of unlabelled samples are only looked at, yet in one ordinary batch the backward pass runs over them
+too, because they take part in the batch statistics. Here every operation runs forward over all rows at once and
+backward over the learning rows alone; what is dropped is the gradient through the other rows' share in the
+statistics. With all rows learning it is the ordinary gradient.
+
+The backward passes are written out because they decide how often the activations are read: batch norm and
+activation recompute from their input what they need, and one reduction and one pointwise pass are left.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from instant.backbones import kernels, narrow
+
+
+class Rows(NamedTuple):
+    """Activations of one batch, channels second."""
+
+    first: Tensor  # the learning rows, with gradient
+    whole: Tensor  # all rows, the learning ones first; no gradient
+    moments: Tensor | None = None  # (2, C) mean and variance of all rows, where they were found in passing
+
+    @classmethod
+    def of(cls, x: Tensor, still: Tensor | None = None) -> Rows:
+        """Rows x learn, rows `still` do not; in the number type of autocast, where that is on."""
+        whole = x if still is None else torch.cat([x, still])
+        device = x.device.type
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            kind = torch.get_autocast_dtype(device)
+            x, whole = x.to(kind), whole.to(kind)
+        return cls(x, whole.detach())
+
+
+class _Convolve(torch.autograd.Function):
+    """y = x * weight + skip, and where it comes for free the moments of y."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, first: Tensor, whole: Tensor, weight: Tensor, skip_first: Tensor | None, skip: Tensor | None,
+        stride: tuple[int, int], padding: tuple[int, int], thin: bool,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        ctx.save_for_backward(whole, weight)
+        ctx.rows, ctx.stride, ctx.padding, ctx.thin = len(first), stride, padding, thin
+        outputs: tuple[Tensor, ...]
+        if thin:
+            outputs = narrow.convolve(whole, narrow.widened(weight), skip)
+        else:
+            outputs = (F.conv2d(whole, weight, None, stride, padding),)
+            if skip is not None:
+                outputs = kernels.add_moments(outputs[0], skip) if kernels.usable(skip) else (outputs[0] + skip,)
+        ctx.mark_non_differentiable(*outputs)
+        return outputs[0][: ctx.rows], *outputs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        whole, weight = ctx.saved_tensors
+        x, of_x, of_weight = whole[: ctx.rows], ctx.needs_input_grad[0], ctx.needs_input_grad[2]
+        dx, dw, _ = torch.ops.aten.convolution_backward(
+            grad, x, weight, None, ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1,
+            [of_x, of_weight and not ctx.thin, False],
+        )  # fmt: skip
+        if ctx.thin and of_weight:
+            dw = narrow.weight_gradient(x, grad).to(weight.dtype)
+        return dx, None, dw, grad if ctx.needs_input_grad[3] else None, None, None, None, None
+
+
+class _NormAct(torch.autograd.Function):
+    """y = leaky(gamma (x - mean) / sqrt(var + eps) + beta), mean and var over all rows."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, first: Tensor, whole: Tensor, moments: Tensor, gamma: Tensor, beta: Tensor, eps: float, slope: float
+    ) -> tuple[Tensor, Tensor]:
+        mean, var = moments
+        inverse = torch.rsqrt(var + eps)
+        scale = gamma * inverse
+        shift = beta - mean * scale
+        z = whole.to(gamma.dtype) * _column(scale) + _column(shift)
+        y = torch.where(z > 0, z, slope * z).to(whole.dtype)
+        ctx.save_for_backward(whole, mean, inverse, scale, shift)
+        ctx.rows, ctx.slope = len(first), slope
+        ctx.mark_non_differentiable(y)
+        return y[: ctx.rows], y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        whole, mean, inverse, scale, shift = ctx.saved_tensors
+        x = whole[: ctx.rows]
+        if kernels.usable(x):
+            sum_dz, sum_dzx = kernels.pulls(grad, x, scale, shift, mean, ctx.slope)
+        else:
+            dz = _before_activation(grad, x, scale, shift, ctx.slope)
+            sum_dz, sum_dzx = dz.sum((0, 2, 3)), (dz * (x - _column(mean))).sum((0, 2, 3))
+        dgamma = inverse * sum_dzx
+        # dx = scale (dz - mean dz - xhat mean(dz xhat)), the means over all rows, as an affine map of dz and x
+        count = whole.numel() // whole.shape[1]
+        of_x = -scale * inverse * dgamma / count
+        constant = -scale * sum_dz / count - of_x * mean
+        dz = _before_activation(grad, x, scale, shift, ctx.slope)
+        dx = (_column(scale) * dz + _column(of_x) * x + _column(constant)).to(whole.dtype)
+        return dx, None, None, dgamma, sum_dz, None, None
+
+
+def _before_activation(grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, slope: float) -> Tensor:
+    grad = grad.to(scale.dtype)
+    return torch.where(x * _column(scale) + _column(shift) > 0, grad, slope * grad)
+
+
+def _column(values: Tensor) -> Tensor:
+    return values.view(1, -1, 1, 1)
+
+
+def _moments(rows: Rows, kind: torch.dtype) -> Tensor:
+    if rows.moments is not None:
+        return rows.moments
+    if kernels.usable(rows.whole):
+        return kernels.moments(rows.whole)
+    var, mean = torch.var_mean(rows.whole.to(kind), dim=(0, 2, 3), correction=0)
+    return torch.stack([mean, var])
+
+
+def convolve(conv: nn.Module, rows: Rows, skip: Rows | None = None) -> Rows:
+    """A convolution without bias, plus `skip`; nn.Identity hands the rows on."""
+    if isinstance(conv, nn.Identity):
+        return rows
+    assert isinstance(conv, nn.Conv2d)
+    first, whole, weight = rows.first, rows.whole, conv.weight.to(rows.whole.dtype)
+    thin = narrow.fits(conv, whole)
+    if thin:
+        first, whole, weight = (narrow.padded(part) for part in (first, whole, weight))
+    others = (None, None) if skip is None else (skip.first, skip.whole)
+    return Rows(*_Convolve.apply(first, whole, weight, *others, conv.stride, conv.padding, thin))
+
+
+class NormAct(nn.BatchNorm2d):
+    """Batch normalisation over all rows, then LeakyReLU."""
+
+    def __init__(self, channels: int, *, momentum: float, eps: float = 1e-5, slope: float = 0.1) -> None:
+        super().__init__(channels, momentum=momentum, eps=eps)
+        self.slope = slope
+        self.num_batches_tracked = None  # counts nothing here: the momentum is fixed
+
+    def forward(self, rows: Rows) -> Rows:  # type: ignore[override]
+        if not self.training:
+            assert len(rows.first) == len(rows.whole), "without batch statistics rows are independent"
+            y = F.leaky_relu(super().forward(rows.first), self.slope)
+            return Rows(y, y.detach())
+        moments = _moments(rows, self.weight.dtype)
+        self._follow(moments[0], moments[1], rows.whole.numel() // self.num_features)
+        return Rows(*_NormAct.apply(rows.first, rows.whole, moments, self.weight, self.bias, self.eps, self.slope))
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, var: Tensor, count: int) -> None:
+        """Move the running statistics, the variance unbiased, as nn.BatchNorm2d does."""
+        assert self.momentum is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(var * (count / (count - 1)), self.momentum)
