@@ -49,6 +49,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("device", "cpu", "cpu"),
     ("step", "compiled", "compiled"),
     ("precision", "float32", "float32"),
+    ("memory", "512", 512.0),
 ]
 
 
@@ -128,6 +129,7 @@ def test_settings_are_checked_together_in_any_order() -> None:
         ("ema", "1", "ema=1.0 must lie in [0, 1); 0 means no averaging."),
         ("ema", "nan", "ema=nan must lie in [0, 1); 0 means no averaging."),
         ("clip", "nan", "clip=nan must be 0 or more."),
+        ("memory", "nan", "memory=nan must be 0 or more MiB, or none for half of what is free."),
         ("validation", "-10", "validation=-10 must be 0 or more."),
         ("seed", "-1", "seed=-1 must be 0 or more and below 2^63."),
         ("seed", "1e30", f"seed={int(1e30)} must be 0 or more and below 2^63."),

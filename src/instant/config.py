@@ -46,6 +46,7 @@ class Recipe:
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
     step: Literal["auto", "eager", "compiled", "captured"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA
+    memory: float | None = None  # MiB that samples may take on the device, else they are streamed; None: half the free
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "ratio", "operations", "log_every", "evaluate_every", "checkpoint_every"):
@@ -58,6 +59,8 @@ class Recipe:
         for name in ("validation", "clip"):
             if not getattr(self, name) >= 0:  # in this form it holds for NaN too
                 raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")
+        if self.memory is not None and not self.memory >= 0:
+            raise InputError(f"memory={self.memory} must be 0 or more MiB, or none for half of what is free.")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"seed={self.seed} must be 0 or more and below 2^63.")
         if self.optim.warmup >= self.steps:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from instant import random
-from instant.data.sampler import Sampler
+from instant.data.sampler import Draw
+from instant.data.samples import Resident, Streamed
 from instant.data.split import Split
 from instant.errors import InputError
 from instant.types import Views, Wants
@@ -37,13 +38,15 @@ class Normalise(nn.Module):
 
 
 class Feed(nn.Module):
-    """The one source of a run's views: `feed(step) -> Views`, a pure function of (split, seed, step)."""
+    """The one source of a run's views: `feed(step) -> Views`, a pure function of (split, seed, step).
 
-    data: Tensor
-    labelled: Tensor
+    Where the samples are changes no view: all on the device, or `streamed` there from host memory or disk, a few
+    steps ahead.
+    """
+
     targets: Tensor
-    pool: Tensor
     key: Tensor
+    note: str | None = None  # what a person should know before the run starts
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Feed(nn.Module):
         weak: Policy,
         strong: Policy,
         seed: int,
+        streamed: bool = False,
     ) -> None:
         super().__init__()
         rows = batch * ratio if wants.weak else 0
@@ -73,27 +77,29 @@ class Feed(nn.Module):
         self.images = split.train.is_images
         self.normalise = Normalise(split.mean, split.std, images=self.images)
         key = random.root(seed)
-        self.sample_l = Sampler(len(split.labelled), batch, random.fold(key, LABELLED))
-        self.sample_u = Sampler(len(split.pool), rows, random.fold(key, POOL)) if rows else None
+        keys = random.fold(key, LABELLED), random.fold(key, POOL)
+        self.draw = Draw(split.labelled, split.pool, batch=batch, unlabelled=rows, keys=keys)
+        self.samples: Resident | Streamed
+        if streamed:
+            self.samples = Streamed(split.train.samples, copy.deepcopy(self.draw))
+        else:
+            self.samples = Resident(split.train.samples)
         self.register_buffer("key", key, persistent=False)
-        samples = np.require(split.train.samples, requirements=["C", "W"])  # torch warns of arrays that refuse writes
-        self.register_buffer("data", torch.from_numpy(samples), persistent=False)
-        self.register_buffer("labelled", torch.from_numpy(split.labelled), persistent=False)
         self.register_buffer("targets", torch.from_numpy(split.targets), persistent=False)
-        self.register_buffer("pool", torch.from_numpy(split.pool), persistent=False)
 
     def prepare(self, step: int) -> None:
-        """The host's part, before the step: renew the windows of the samplers when they run out."""
-        self.sample_l.prepare(step)
-        if self.sample_u is not None:
-            self.sample_u.prepare(step)
+        """The host's part, before the step: see that its positions and its samples are on the device."""
+        self.draw.prepare(step)
+        self.samples.prepare(step)
+
+    def close(self) -> None:
+        """Fetch nothing more; a later `prepare` starts anew."""
+        self.samples.close()
 
     def forward(self, step: Tensor) -> Views:
         key = random.fold(self.key, step)
-        place_l = self.sample_l(step)
-        index = self.pool[:0] if self.sample_u is None else self.sample_u(step)
-        rows = torch.cat([self.labelled[place_l], self.pool[index]])
-        samples = self.data[rows]
+        place_l, index, rows = self.draw(step)
+        samples = self.samples(rows)
         weak = self._view(self.weak, samples, random.fold(key, WEAK))
         x_l, x_w = weak.split([len(place_l), len(index)])
         x_s = x_w[:0]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -45,3 +47,43 @@ class Sampler(nn.Module):
     def forward(self, step: Tensor) -> Tensor:
         offset = step * self.batch - self.start
         return self.order[offset + torch.arange(self.batch, device=self.order.device)]
+
+
+class Drawn(NamedTuple):
+    """What a step draws: L labelled and B unlabelled samples."""
+
+    place_l: Tensor  # (L,) positions among the labelled
+    index: Tensor  # type: ignore[assignment]  # (B,) positions in the pool; hides tuple.index
+    rows: Tensor  # (L + B,) where both lie in the data
+
+
+class Draw(nn.Module):
+    """The draws of a run, the labelled samples and the pool each by a sampler of its own."""
+
+    labelled: Tensor
+    pool: Tensor
+
+    def __init__(
+        self, labelled: np.ndarray, pool: np.ndarray, *, batch: int, unlabelled: int, keys: tuple[Tensor, Tensor]
+    ) -> None:
+        super().__init__()
+        self.sample_l = Sampler(len(labelled), batch, keys[0])
+        self.sample_u = Sampler(len(pool), unlabelled, keys[1]) if unlabelled else None
+        self.register_buffer("labelled", torch.from_numpy(labelled), persistent=False)
+        self.register_buffer("pool", torch.from_numpy(pool), persistent=False)
+
+    @property
+    def size(self) -> int:
+        """L + B."""
+        return self.sample_l.batch + (0 if self.sample_u is None else self.sample_u.batch)
+
+    def prepare(self, step: int) -> None:
+        """The host's part: renew the windows of the samplers when they run out."""
+        self.sample_l.prepare(step)
+        if self.sample_u is not None:
+            self.sample_u.prepare(step)
+
+    def forward(self, step: Tensor) -> Drawn:
+        place_l = self.sample_l(step)
+        index = self.pool[:0] if self.sample_u is None else self.sample_u(step)
+        return Drawn(place_l, index, torch.cat([self.labelled[place_l], self.pool[index]]))

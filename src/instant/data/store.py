@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from instant.errors import InputError
+
+BLOCK = 1 << 26  # bytes of samples looked at in one go, where all of them are: they may be more than memory holds
 
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A checked, read-only block of samples of one kind."""
+    """A checked, read-only block of samples of one kind; a memory-mapped one stays on disk."""
 
     samples: np.ndarray
     name: str = "data"
@@ -21,9 +27,8 @@ class Store:
         if samples.ndim == 4 and samples.dtype == np.uint8 and samples.shape[1] in (1, 3):
             return
         if samples.ndim == 2 and samples.dtype == np.float32:
-            finite = np.isfinite(samples)
-            if not finite.all():
-                row, column = np.argwhere(~finite)[0]
+            if (place := not_finite(samples)) is not None:
+                row, column = place
                 raise InputError(
                     f"{self.name}: row {row}, column {column} is {samples[row, column]}; every feature must be a "
                     f"finite number. Drop those rows or fill them in first."
@@ -49,3 +54,30 @@ class Store:
     def take(self, rows: np.ndarray) -> Store:
         """The samples at these positions."""
         return Store(self.samples[rows], self.name)
+
+
+def blocks(samples: np.ndarray) -> Iterator[np.ndarray]:
+    """All samples, in parts of at most BLOCK bytes or one sample."""
+    rows = max(1, BLOCK // max(1, samples[:1].nbytes))
+    for start in range(0, len(samples), rows):
+        yield samples[start : start + rows]
+
+
+def not_finite(vectors: np.ndarray) -> tuple[int, int] | None:
+    """Row and column of the first entry that is no finite number."""
+    before = 0
+    for part in blocks(vectors):
+        finite = np.isfinite(part)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            return before + int(row), int(column)
+        before += len(part)
+    return None
+
+
+def as_tensor(samples: np.ndarray) -> Tensor:
+    """A tensor to read from, over the same memory: a mapped file stays mapped. Only another order than C is copied."""
+    with warnings.catch_warnings():
+        # torch says that it would write to arrays that refuse it; nothing writes to samples
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(np.require(samples, requirements=["C"]))

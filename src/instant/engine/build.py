@@ -74,9 +74,18 @@ def build_program(
     if device.type == "cuda" and split.train.is_images:
         learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     weak, strong = policies
+    too_large = why_streamed(recipe.memory, split, device)
     feed = Feed(
-        split, batch=recipe.batch, ratio=recipe.ratio, wants=built.wants, weak=weak, strong=strong, seed=recipe.seed
+        split,
+        batch=recipe.batch,
+        ratio=recipe.ratio,
+        wants=built.wants,
+        weak=weak,
+        strong=strong,
+        seed=recipe.seed,
+        streamed=too_large is not None,
     ).to(device)
+    feed.note = too_large
     meter = Meter(split.oracle).to(device)
     optimizers = [build_optimizer(learner.model, recipe.optim)]
     own = list(built.parameters())
@@ -98,6 +107,23 @@ def build_program(
         clip=recipe.clip,
         way=choose_way(recipe.step, device),
         pretrained=report,
+    )
+
+
+def why_streamed(memory: float | None, split: Split, device: torch.device) -> str | None:
+    """Why the samples stay in host memory, for people; None where they fit on the device.
+
+    They may take `memory` MiB. None: half of what a GPU has free, and anything on a CPU, which reads them in place.
+    """
+    if memory is None and device.type != "cuda":
+        return None
+    limit = torch.cuda.mem_get_info(device)[0] / 2**21 if memory is None else memory
+    size = split.train.samples.nbytes / 2**20
+    if size <= limit:
+        return None
+    return (
+        f"samples stay in host memory ({size:,.1f} MiB, more than the {limit:,.1f} MiB of device memory they may "
+        "take): batches are fetched ahead"
     )
 
 

@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,7 +77,7 @@ def fit(
     learner, meter = program.learner, program.meter
     history: list[dict[str, Any]] = []
     step, seconds = 0, 0.0
-    with nullcontext() if run is None else run.exclusive(), _interrupt_flag() as interrupted:
+    with closing(program.feed), nullcontext() if run is None else run.exclusive(), _interrupt_flag() as interrupted:
         if run is not None and resume:
             saved = run.load_checkpoint()
             if saved is not None:
@@ -95,8 +95,9 @@ def fit(
                 callback.note(text)
 
         program.announce = announce
-        if program.pretrained is not None:
-            announce(str(program.pretrained))
+        for note in (program.pretrained, program.feed.note):
+            if note is not None:
+                announce(str(note))
 
         started = time.perf_counter() - seconds
         while step < recipe.steps:

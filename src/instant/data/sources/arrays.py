@@ -10,7 +10,7 @@ import numpy as np
 from instant.data.source import Source
 from instant.data.sources.base import image_statistics
 from instant.data.sources.labels import find_classes, number, read_labels
-from instant.data.store import Store
+from instant.data.store import Store, blocks, not_finite
 from instant.errors import InputError
 
 Channels = Literal["first", "last"]
@@ -119,9 +119,8 @@ def _vectors(array: np.ndarray, what: str) -> np.ndarray:
         raise InputError(f"{what}: expected vectors of real numbers, got {array.dtype}. Convert them first.")
     with np.errstate(over="ignore"):
         vectors = np.ascontiguousarray(array, dtype=np.float32)
-    finite = np.isfinite(vectors)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
+    if (place := not_finite(vectors)) is not None:
+        row, column = place
         raise InputError(
             f"{what}: row {row}, column {column} is {array[row, column]}, expected a finite number within float32. "
             f"Drop those rows or fill them in first."
@@ -161,8 +160,9 @@ def _bytes(images: np.ndarray, what: str) -> np.ndarray:
 
 def _vector_statistics(vectors: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     # In float64 the sum of equal float32 numbers is exact, so a constant feature deviates by exactly 0.
-    std = vectors.std(axis=0, dtype=np.float64)
-    return tuple(vectors.mean(axis=0, dtype=np.float64).tolist()), tuple(np.where(std == 0, 1.0, std).tolist())
+    mean = sum(part.sum(axis=0, dtype=np.float64) for part in blocks(vectors)) / len(vectors)
+    std = np.sqrt(sum(np.square(part - mean).sum(axis=0) for part in blocks(vectors)) / len(vectors))
+    return tuple(mean.tolist()), tuple(np.where(std == 0, 1.0, std).tolist())
 
 
 def _given(values: Sequence[float] | None, what: str, found: tuple[float, ...]) -> tuple[float, ...]:

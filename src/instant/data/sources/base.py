@@ -12,6 +12,7 @@ import numpy as np
 from instant.data.download import fetch
 from instant.data.source import Source
 from instant.data.sources.archive import unpack
+from instant.data.store import blocks
 from instant.errors import InputError
 
 
@@ -142,7 +143,10 @@ def image_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float
     levels = np.arange(256) / 255
     means, stds = [], []
     for channel in range(images.shape[1]):
-        share = np.bincount(images[:, channel].reshape(-1), minlength=256) / images[:, channel].size
+        counts = np.zeros(256, np.int64)
+        for part in blocks(images):
+            counts += np.bincount(part[:, channel].reshape(-1), minlength=256)
+        share = counts / counts.sum()
         mean = float(share @ levels)
         means.append(mean)
         stds.append(float(np.sqrt(share @ (levels - mean) ** 2)) if share.max() < 1 else 1.0)
