@@ -1,4 +1,4 @@
-"""The command: train, evaluate, list, demo."""
+"""The command: train, evaluate, list, demo, bench."""
 
 from __future__ import annotations
 
@@ -175,6 +175,39 @@ def demo(
             number += 1
         out = Path("runs") / f"demo-{number}"
     run_demo(out, seed=seed, labels=labels, force=force, console=console)
+
+
+bench = typer.Typer(help="How fast things are on this machine.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("step")
+def bench_step(
+    source: Annotated[
+        str, typer.Argument(help="a source of instant train, or synthetic: random images as of CIFAR-10")
+    ] = "synthetic",
+    settings: Annotated[list[str] | None, typer.Argument(help="key=value ...", show_default=False)] = None,
+    methods: Annotated[str | None, typer.Option(help="several methods, as in fixmatch,instant")] = None,
+    steps: Annotated[int | None, typer.Option(help="steps a repeat; 40 on a GPU, 3 on a CPU")] = None,
+    repeats: Annotated[int | None, typer.Option(help="repeats, of which the median counts; 5")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    csv: Annotated[Path | None, typer.Option(help="add a row a method to this file")] = None,
+) -> None:
+    """Measure a training step: instant bench step method=fixmatch, instant bench step digits --methods uda,instant.
+
+    Prints milliseconds a step, images a second, TFLOP/s and GB/s as shares of what this device reaches in the same
+    run, the time before the first step has ended, and peak memory. Warm-up does not count.
+    """
+    from instant.bench.command import run_steps
+
+    words = settings or []
+    if "=" in source:  # no source is named
+        source, words = "synthetic", [source, *words]
+    failed = run_steps(
+        source, _settings(words), methods, steps=steps, repeats=repeats, as_json=as_json, csv=csv, console=console
+    )
+    if failed:
+        raise typer.Exit(1)
 
 
 def main(arguments: list[str] | None = None) -> int:

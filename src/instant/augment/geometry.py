@@ -17,42 +17,43 @@ def move(
     share_x: Tensor | None = None,
     share_y: Tensor | None = None,
 ) -> Tensor:
-    """Rotate (counter-clockwise, about the centre), shear or shift each image; nearest pixel, black outside.
+    """Rotate (counter-clockwise, about the centre), shear or shift each image; nearest pixel, black outside."""
+    still = torch.zeros(len(images), device=images.device)
+    moves = [still if amount is None else amount for amount in (degrees, shear_x, shear_y, share_x, share_y)]
+    return follow(images, path(*moves, height=images.shape[-2], width=images.shape[-1]))
 
-    Amounts are (B,); an image should have at most one that is not zero. The output pixel (x, y) is read at
-    (a x + b y + c, d x + e y + f), as in `Image.transform(AFFINE)`; shifts are shares of the side.
+
+def path(
+    degrees: Tensor, shear_x: Tensor, shear_y: Tensor, share_x: Tensor, share_y: Tensor, *, height: int, width: int
+) -> Tensor:
+    """Where pixels come from: (..., B, 6) of amounts (..., B), of which at most one should not be zero.
+
+    The output pixel (x, y) is read at (a x + b y + c, d x + e y + f), as in `Image.transform(AFFINE)`; shifts are
+    shares of the side. The six are multiples of 2**-16 in 32 bits: enough for sides below 2**14.
     """
-    height, width = images.shape[-2:]
-    still = torch.zeros(len(images), dtype=torch.float64, device=images.device)
-    turn, slant_x, slant_y, right, down = (
-        still if amount is None else amount.double() for amount in (degrees, shear_x, shear_y, share_x, share_y)
-    )
-    angle = turn * (-math.pi / 180)
+    angle = degrees.double() * (-math.pi / 180)
     cosine, sine = angle.cos(), angle.sin()
-    a, b = cosine, sine + slant_x
-    d, e = slant_y - sine, cosine
+    a, b = cosine, sine + shear_x
+    d, e = shear_y - sine, cosine
     # Pillow shifts in float64, not in fixed point: take the nearest whole pixel before quantising.
-    c = (right * width + 0.5).floor() + (width / 2 - cosine * (width / 2) - sine * (height / 2))
-    f = (down * height + 0.5).floor() + (height / 2 + sine * (width / 2) - cosine * (height / 2))
-    return _sample(images, _fixed(a), _fixed(b), _fixed(c + (a + b) / 2), _fixed(d), _fixed(e), _fixed(f + (d + e) / 2))
+    right, down = (share_x.double() * width + 0.5).floor(), (share_y.double() * height + 0.5).floor()
+    c = right + (width / 2 - cosine * (width / 2) - sine * (height / 2))
+    f = down + (height / 2 + sine * (width / 2) - cosine * (height / 2))
+    six = torch.stack([a, b, c + (a + b) / 2, d, e, f + (d + e) / 2], dim=-1)
+    return (six * 2**16 + 0.5).floor().int()
 
 
-def _fixed(number: Tensor) -> Tensor:
-    """Multiples of 2**-16 in 32 bits, (B, 1, 1): enough for sides below 2**14."""
-    return (number * 2**16 + 0.5).floor().int().view(-1, 1, 1)
-
-
-def _sample(images: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor, f: Tensor) -> Tensor:
-    """Integers throughout: the pixel is Pillow's, and the same on every device."""
+def follow(images: Tensor, path: Tensor) -> Tensor:
+    """Read every pixel where its image's path, (B, 6), says. Integers throughout: the pixel is Pillow's everywhere."""
     height, width = images.shape[-2:]
+    a, b, c, d, e, f = path.view(-1, 6, 1, 1).unbind(1)
     x = torch.arange(width, dtype=torch.int32, device=images.device)
     y = torch.arange(height, dtype=torch.int32, device=images.device).unsqueeze(1)
-    column = (a * x + (b * y + c)) >> 16
-    row = (d * x + (e * y + f)) >> 16
-    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    # Outside pixels read one black pixel appended to the image.
-    source = torch.where(inside, row * width + column, height * width)
-    return _take(torch.nn.functional.pad(images.flatten(2), (0, 1)), source.long())
+    # Positions in the image with a black border of one pixel, where all that lies outside is read.
+    column = (a * x + (b * y + (c + 2**16))).bitwise_right_shift_(16).clamp_(0, width + 1)
+    row = (d * x + (e * y + (f + 2**16))).bitwise_right_shift_(16).clamp_(0, height + 1)
+    source = row.mul_(width + 2).add_(column)
+    return _take(torch.nn.functional.pad(images, (1, 1, 1, 1)).flatten(2), source.long())
 
 
 def crop(images: Tensor, down: Tensor, right: Tensor, mirrored: Tensor) -> Tensor:

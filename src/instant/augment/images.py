@@ -1,8 +1,8 @@
 """FixMatch's fourteen operations of RandAugment, and Cutout, per image, on uint8 batches (B, C, H, W).
 
 Every magnitude is a (B,) tensor: each image has its own. The operations follow Pillow to the grey level.
-`apply` gives each image its own operation in three passes over the batch (blend, geometry, table); in the passes
-of the other families the image meets the identity. Shapes are fixed and the host waits for nothing.
+`apply` gives each image its own operation in three passes over the batch (levels, mixing, moving); in the passes of
+the other families the image meets the identity. Shapes are fixed and the host waits for nothing.
 
 >>> images = torch.full((2, 3, 8, 8), 100, dtype=torch.uint8)
 >>> brightness(images, torch.tensor([0.5, 1.0]))[:, 0, 0, 0]
@@ -12,6 +12,7 @@ tensor([ 50, 100], dtype=torch.uint8)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,12 +41,14 @@ STRENGTHS = 2**16
 
 def autocontrast(images: Tensor) -> Tensor:
     """Stretch every channel to the full range."""
-    return tables.look_up(images, tables.autocontrast_table(images))
+    pixels = images.flatten(2)
+    table = tables.stretch(tables.identity_table(images.device), *tables.extremes(pixels))
+    return tables.look_up(table, pixels.long()).view(images.shape)
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
     """0 is black, 1 the image."""
-    return tables.look_up(images, tables.brightness_table(factor))
+    return tables.blend(torch.zeros_like(images), images, _per_pixel(factor))
 
 
 def color(images: Tensor, factor: Tensor) -> Tensor:
@@ -55,12 +58,14 @@ def color(images: Tensor, factor: Tensor) -> Tensor:
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
     """0 is the mean grey everywhere, 1 the image."""
-    return tables.look_up(images, tables.contrast_table(tables.luma(images), factor))
+    return tables.blend(tables.mean_level(tables.luma(images)), images, _per_pixel(factor))
 
 
 def equalize(images: Tensor) -> Tensor:
     """Flatten the histogram of every channel."""
-    return tables.look_up(images, tables.equalize_table(images))
+    pixels = images.flatten(2)
+    index = pixels.long()
+    return tables.look_up(tables.equalize_table(index, tables.extremes(pixels)[1]), index).view(images.shape)
 
 
 def identity(images: Tensor) -> Tensor:
@@ -70,7 +75,7 @@ def identity(images: Tensor) -> Tensor:
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """Keep the top `bits` bits, an integer tensor with values 1 to 8."""
-    return tables.look_up(images, tables.posterize_table(bits))
+    return tables.posterize(images, _per_pixel(bits))
 
 
 def rotate(images: Tensor, degrees: Tensor) -> Tensor:
@@ -95,7 +100,7 @@ def shear_y(images: Tensor, amount: Tensor) -> Tensor:
 
 def solarize(images: Tensor, threshold: Tensor) -> Tensor:
     """Invert the levels at or above the threshold."""
-    return tables.look_up(images, tables.solarize_table(threshold))
+    return tables.solarize(images, _per_pixel(threshold))
 
 
 def translate_x(images: Tensor, share: Tensor) -> Tensor:
@@ -110,60 +115,104 @@ def translate_y(images: Tensor, share: Tensor) -> Tensor:
 
 def smooth(images: Tensor) -> Tensor:
     """`ImageFilter.SMOOTH`: the 3x3 mean with the centre counted five times; the border stays."""
-    pixels = images.short()
-    rows = pixels[..., :-2, :] + pixels[..., 1:-1, :] + pixels[..., 2:, :]
-    total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + 4 * pixels[..., 1:-1, 1:-1]
-    smoothed = images.clone()
+    width = images.shape[-1]
+    # Rows laid end to end: long runs of pixels add faster than rows without their ends.
+    pixels = images.flatten(2).short()
+    rows = pixels[..., : -2 * width] + pixels[..., width:-width] + pixels[..., 2 * width :]
+    within = slice(width + 1, -width - 1)
+    total = (rows[..., :-2] + rows[..., 1:-1]).add_(rows[..., 2:]).add_(pixels[..., within], alpha=4)
     # total / 13 + 0.5 is never nearer to an integer than 1 / 26, so float rounding cannot matter.
-    smoothed[..., 1:-1, 1:-1] = total.float().mul_(1 / 13).add_(0.5)
-    return smoothed
+    mean = tables.to_bytes(total.float().mul_(1 / 13).add_(0.5))
+    smoothed = images.flatten(2).clone()
+    column = torch.arange(smoothed.shape[2], device=images.device)[within] % width
+    border = (column == 0) | (column == width - 1)
+    smoothed[..., within] = tables.choose(border, smoothed[..., within], mean)
+    return smoothed.view(images.shape)
 
 
 def cutout(images: Tensor, side: Tensor, centre_x: Tensor, centre_y: Tensor, fill: Sequence[int]) -> Tensor:
     """Paint a square, clipped at the border, in one level per channel; side and centre in pixels, (B,)."""
     height, width = images.shape[-2:]
-    columns = _covered(width, side, centre_x)
-    rows = _covered(height, side, centre_y)
-    hole = rows.unsqueeze(2) & columns.unsqueeze(1)
-    return torch.stack([images[:, c].masked_fill(hole, level) for c, level in enumerate(fill)], dim=1)
+    hole = _covered(height, side, centre_y).unsqueeze(2) * _covered(width, side, centre_x).unsqueeze(1)
+    kept = 1 - hole
+    return torch.stack([images[:, c] * kept + hole * level for c, level in enumerate(fill)], dim=1)
 
 
 def _covered(length: int, side: Tensor, centre: Tensor) -> Tensor:
-    """Which pixel centres of an axis lie within half a side of `centre`, (B, length)."""
+    """1 for the pixel centres of an axis that lie within half a side of `centre`, else 0, uint8 (B, length)."""
     middle = torch.arange(length, device=side.device) + 0.5
-    return (middle - centre.unsqueeze(1)).abs() < side.unsqueeze(1) / 2
+    return ((middle - centre.unsqueeze(1)).abs() < side.unsqueeze(1) / 2).to(torch.uint8)
+
+
+class Amounts(NamedTuple):
+    """What every image goes through, (..., B); where an operation is not drawn, the amount that changes nothing."""
+
+    bits: Tensor
+    threshold: Tensor
+    stretched: Tensor
+    equalized: Tensor
+    share: Tensor
+    smoothed: Tensor
+    greyed: Tensor
+    flattened: Tensor
+    path: Tensor  # (..., B, 6), of `geometry.path`
+
+
+def amounts(operation: Tensor, strength: Tensor, height: int, width: int) -> Amounts:
+    """Of the operations `OPERATIONS[operation]` at `strength`, integers below STRENGTHS; of all rounds at once."""
+    drawn = {name: operation == number for number, name in enumerate(OPERATIONS)}
+    mixed = drawn["brightness"] | drawn["color"] | drawn["contrast"] | drawn["sharpness"]
+    tilt = between(strength, -0.3, 0.3)
+    return Amounts(
+        bits=torch.where(drawn["posterize"], 4 + strength * 5 // STRENGTHS, 8),
+        threshold=torch.where(drawn["solarize"], between(strength, 0, 256), 256),
+        stretched=drawn["autocontrast"],
+        equalized=drawn["equalize"],
+        share=torch.where(mixed, between(strength, 0.05, 0.95), 1),
+        smoothed=drawn["sharpness"],
+        greyed=drawn["color"],
+        flattened=drawn["contrast"],
+        path=geometry.path(
+            degrees=between(strength, -30, 30) * drawn["rotate"],
+            shear_x=tilt * drawn["shear_x"],
+            shear_y=tilt * drawn["shear_y"],
+            share_x=tilt * drawn["translate_x"],
+            share_y=tilt * drawn["translate_y"],
+            height=height,
+            width=width,
+        ),
+    )
 
 
 def apply(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
     """Give image i the operation `OPERATIONS[operation[i]]` at `strength[i]`, an integer below STRENGTHS."""
-    drawn = {name: operation == number for number, name in enumerate(OPERATIONS)}
-    factor = between(strength, 0.05, 0.95)
-    tilt = between(strength, -0.3, 0.3)
+    return perform(images, amounts(operation, strength, *images.shape[-2:]))
+
+
+def perform(images: Tensor, amounts: Amounts) -> Tensor:
+    """Give each image the one operation that its amounts, (B,), stand for."""
+    return geometry.follow(mix(relevel(images, amounts), amounts), amounts.path)
+
+
+def relevel(images: Tensor, amounts: Amounts) -> Tensor:
+    """The operations that look only at a pixel's own level and at the histogram, in one table."""
+    bits, threshold, stretched, equalized = (amount.view(-1, 1, 1) for amount in amounts[:4])
+    pixels = images.flatten(2)
+    low, high = tables.extremes(pixels)
+    levels = tables.posterize(tables.identity_table(images.device), bits)
+    levels = tables.solarize(levels, threshold)
+    levels = tables.stretch(levels, torch.where(stretched, low, 0), torch.where(stretched, high, 255))
+    index = pixels.long()
+    levels = tables.choose(equalized, tables.equalize_table(index, high), levels)
+    return tables.look_up(levels, index).view(images.shape)
+
+
+def mix(images: Tensor, amounts: Amounts) -> Tensor:
+    """The operations that mix the image with another one: itself smoothed, its greys, its mean grey, or black."""
+    share, smoothed, greyed, flattened = (_per_pixel(amount) for amount in amounts[4:8])
     grey = tables.luma(images)
-
-    table = tables.identity_table(images.device)
-    for name, candidate in {
-        "brightness": tables.brightness_table(factor),
-        "contrast": tables.contrast_table(grey, factor),
-        "posterize": tables.posterize_table(4 + strength * 5 // STRENGTHS),
-        "solarize": tables.solarize_table(between(strength, 0, 256)),
-        "autocontrast": tables.autocontrast_table(images),
-        "equalize": tables.equalize_table(images),
-    }.items():
-        table = torch.where(drawn[name].view(-1, 1, 1), candidate, table)
-
-    degenerate = torch.where(_per_pixel(drawn["color"]), grey, smooth(images))
-    share = torch.where(drawn["color"] | drawn["sharpness"], factor, 1.0)
-    blended = tables.blend(degenerate, images, _per_pixel(share))
-    moved = geometry.move(
-        blended,
-        degrees=torch.where(drawn["rotate"], between(strength, -30, 30), 0.0),
-        shear_x=torch.where(drawn["shear_x"], tilt, 0.0),
-        shear_y=torch.where(drawn["shear_y"], tilt, 0.0),
-        share_x=torch.where(drawn["translate_x"], tilt, 0.0),
-        share_y=torch.where(drawn["translate_y"], tilt, 0.0),
-    )
-    return tables.look_up(moved, table)
+    other = (smooth(images) * smoothed).add_(grey * greyed).add_(tables.mean_level(grey) * flattened)
+    return tables.to_bytes(other.float().lerp_(images.float(), share))  # `blend`; every step is exact here
 
 
 def between(strength: Tensor, low: float, high: float) -> Tensor:

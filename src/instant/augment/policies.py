@@ -5,6 +5,8 @@ A policy is called as `policy(samples, key)`; any callable with that face may re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -83,8 +85,10 @@ class Strong(nn.Module):
         """The view that 6 + 2 * rounds random words per image, (6 + 2 * rounds, B), stand for."""
         height, width = samples.shape[-2:]
         samples = self.weak.view(samples, words[:3])
-        for pair in words[6:].view(self.rounds, 2, len(samples)):
-            samples = images.apply(samples, *draw_operation(pair))
+        operation, strength = draw_operation(words[6:].view(self.rounds, 2, len(samples)).unbind(1))
+        amounts = images.amounts(operation, strength, height, width)
+        for number in range(self.rounds):
+            samples = images.perform(samples, images.Amounts(*(amount[number] for amount in amounts)))
         side, centre_x, centre_y = _below(images.STRENGTHS, words[3:6])
         return images.cutout(
             samples,
@@ -95,8 +99,8 @@ class Strong(nn.Module):
         )
 
 
-def draw_operation(words: Tensor) -> tuple[Tensor, Tensor]:
-    """The operation number and the strength that two random words per image, (2, B), stand for."""
+def draw_operation(words: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The operation number and the strength that two random words per image, each (..., B), stand for."""
     return _below(len(images.OPERATIONS), words[0]), _below(images.STRENGTHS, words[1])
 
 
