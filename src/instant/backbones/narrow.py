@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.flop_counter import register_flop_formula
 
 from instant.backbones.kernels import INTERPRETED, combine, nhwc
 
@@ -176,3 +177,16 @@ def _(x: Tensor, grad: Tensor) -> Tensor:
 def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
     """(K, C, 3, 3) in float32."""
     return _folded(_weight_gradient_of(x, grad).sum(0))
+
+
+# As torch counts a convolution: what it computes, not what the kernels do on top for the window's fourth column.
+
+
+@register_flop_formula(torch.ops.instant.narrow_convolve)
+def _(x: torch.Size, wide: torch.Size, *_: object, **__: object) -> int:
+    return 2 * 9 * x[0] * x[2] * x[3] * x[1] * wide[-1]
+
+
+@register_flop_formula(torch.ops.instant.narrow_weight_gradient)
+def _(x: torch.Size, grad: torch.Size, *_: object, **__: object) -> int:
+    return 2 * 9 * x[0] * x[2] * x[3] * x[1] * grad[1]

@@ -147,6 +147,7 @@ def _measure(recipe: Recipe, split: Split, effort: Effort, subject: Subject, dev
     before = _peak(device, reset=True)
     started = time.perf_counter()
     program = build_program(recipe, split)
+    program.announce = say
     clock(partial(program, 0))
     start = time.perf_counter() - started
     say(f"{recipe.method}: {effort.repeats} x {effort.steps} steps")
@@ -155,6 +156,7 @@ def _measure(recipe: Recipe, split: Split, effort: Effort, subject: Subject, dev
     )
     peak = _peak(device) - before
     parts = _parts(program, clock, effort) if whole else None
+    subject = subject._replace(way=program.way)  # slower than was asked for, where that could not be had
     dtype, exact = program.learner.dtype, program.learner.method.exact
     del program
 

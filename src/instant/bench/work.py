@@ -11,6 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
+from instant.backbones import narrow  # noqa: F401 (it registers the operations of its kernels)
+
 _aten = torch.ops.aten
 # torch counts attention on a GPU and not on a CPU; the arithmetic is the same.
 _ON_CPU = {
