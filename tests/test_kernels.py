@@ -67,9 +67,15 @@ def test_pulls_by_hand() -> None:
     x = torch.tensor([1.0, -1.0], device=DEVICE).view(2, 1, 1, 1).expand(2, 16, 1, 1)
     grad = torch.tensor([2.0, 3.0], device=DEVICE).view(2, 1, 1, 1).expand(2, 16, 1, 1)
     ones = torch.ones(16, device=DEVICE)
-    once, twice = kernels.pulls(grad, x, ones, 0 * ones, 0.5 * ones, 0.1)
-    torch.testing.assert_close(once, 2.3 * ones)  # 2 + 0.1 * 3
-    torch.testing.assert_close(twice, 0.55 * ones)  # 2 * (1 - 0.5) + 0.3 * (-1 - 0.5)
+    expected = [
+        2.3 * ones,  # 2 + 0.1 * 3
+        0.55 * ones,  # 2 * (1 - 0.5) + 0.3 * (-1 - 0.5)
+        -1.0 * ones,  # (1 - 0.5) + (-1 - 0.5)
+        2.5 * ones,  # 0.25 + 2.25
+    ]
+    for sums in (2, 4):
+        found = kernels.pulls(grad, x, ones, 0 * ones, 0.5 * ones, 0.1, sums)
+        torch.testing.assert_close(found, torch.stack(expected[:sums]))
 
 
 @here

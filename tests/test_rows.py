@@ -88,18 +88,26 @@ def test_running_statistics_move_as_torch_moves_them() -> None:
     torch.testing.assert_close(ours(Rows.of(x)).first, F.leaky_relu(theirs(x), 0.1), rtol=1e-5, atol=1e-5)
 
 
-def test_only_the_pull_on_the_still_rows_is_dropped() -> None:
-    """One norm by hand: the gradient of the learning rows is that of the joint batch."""
-    norm = NormAct(3, momentum=0.1)
-    x, still = torch.randn(6, 3, 4, 4, requires_grad=True), torch.randn(10, 3, 4, 4, requires_grad=True)
-    target = torch.randn(6, 3, 4, 4)
+def test_still_rows_like_the_learning_ones_give_the_ordinary_gradient() -> None:
+    """Twice the same rows, the loss on the first half: what the second would add, the first stands in for."""
+    model = wide()
+    x, y = torch.randn(6, 3, 8, 8).double(), torch.arange(6) % 5
+    found = gradients(model, F.cross_entropy(model(x, x.clone()).logits[:6], y))
+    expected = gradients(model, F.cross_entropy(model(torch.cat([x, x])).logits[:6], y))
+    for (name, _), a, b in zip(model.named_parameters(), found, expected):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9, msg=name)
+
+
+def test_the_gradient_knows_that_scale_and_shift_do_not_matter() -> None:
+    """Also where still rows are unlike: no component along 1 and x, or every weight before a norm would drift."""
+    norm = NormAct(3, momentum=0.1, eps=1e-12).double()
+    x, still = torch.randn(6, 3, 4, 4).double().requires_grad_(), 5 + 3 * torch.randn(10, 3, 4, 4).double()
     rows = norm(Rows.of(x, still))
     assert not rows.whole.requires_grad
-    (found,) = torch.autograd.grad((rows.first * target).sum(), x)
-    joint = F.leaky_relu(nn.BatchNorm2d(3)(torch.cat([x, still])), 0.1)[:6]
-    expected, dropped = torch.autograd.grad((joint * target).sum(), [x, still])
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert float(dropped.abs().sum()) > 0
+    (found,) = torch.autograd.grad((rows.first * torch.randn(6, 3, 4, 4)).sum(), x)
+    assert float(found.norm()) > 0.1
+    torch.testing.assert_close(found.sum((0, 2, 3)), torch.zeros(3).double(), rtol=0, atol=1e-9)
+    torch.testing.assert_close((found * x.detach()).sum((0, 2, 3)), torch.zeros(3).double(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["wrn_28_2", "vit_micro_4_16"])

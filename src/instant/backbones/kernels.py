@@ -68,9 +68,9 @@ if triton is not None:
     @triton.jit
     def _pulls(
         grad, x, scale, shift, mean, partial, rows, slope,
-        C: tl.constexpr, BLOCK: tl.constexpr, TILES: tl.constexpr,
+        C: tl.constexpr, BLOCK: tl.constexpr, TILES: tl.constexpr, SUMS: tl.constexpr,
     ):  # fmt: skip
-        """Sums of dz and dz (x - mean), dz the gradient before the activation."""
+        """Sums of dz and dz d, dz the gradient before the activation, d = x - mean; of four, of d and d^2 too."""
         lane = tl.arange(0, BLOCK)
         channel = tl.arange(0, C)
         scales = tl.load(scale + channel)[None, :]
@@ -78,6 +78,8 @@ if triton is not None:
         means = tl.load(mean + channel)[None, :]
         once = tl.zeros((BLOCK, C), tl.float32)
         twice = tl.zeros((BLOCK, C), tl.float32)
+        off = tl.zeros((BLOCK, C), tl.float32)
+        square = tl.zeros((BLOCK, C), tl.float32)
         for tile in range(TILES):
             row = (tile * tl.num_programs(0) + tl.program_id(0)) * BLOCK + lane
             place = row.to(tl.int64)[:, None] * C + channel[None, :]
@@ -85,21 +87,29 @@ if triton is not None:
             g = tl.load(grad + place, mask=kept, other=0.0).to(tl.float32)
             v = tl.load(x + place, mask=kept, other=0.0).to(tl.float32)
             dz = tl.where(v * scales + shifts > 0, g, slope * g)
+            d = tl.where(kept, v - means, 0.0)
             once += dz
-            twice += dz * (v - means)
-        place = partial + tl.program_id(0) * (2 * C) + channel
+            twice += dz * d
+            if SUMS == 4:
+                off += d
+                square += d * d
+        place = partial + tl.program_id(0) * (SUMS * C) + channel
         tl.store(place, tl.sum(once, 0))
         tl.store(place + C, tl.sum(twice, 0))
+        if SUMS == 4:
+            tl.store(place + 2 * C, tl.sum(off, 0))
+            tl.store(place + 3 * C, tl.sum(square, 0))
 
     @triton.jit
     def _combine(
         partial, start, out, programs, rows,
         C: tl.constexpr, WIDE: tl.constexpr, PAD: tl.constexpr, MOMENTS: tl.constexpr, SHIFTED: tl.constexpr,
     ):  # fmt: skip
-        """Sum (programs, 2, C) over programs; with MOMENTS make mean and variance of them."""
+        """Sum (programs, sums, C) over programs, two sums at a time; with MOMENTS make mean and variance of them."""
         channel = tl.program_id(0) * WIDE + tl.arange(0, WIDE)
+        pair = tl.program_id(1) * (2 * C)
         program = tl.arange(0, PAD)[:, None]
-        place = partial + program * (2 * C) + channel[None, :]
+        place = partial + program * (tl.num_programs(1) * 2 * C) + pair + channel[None, :]
         once = tl.sum(tl.load(place, mask=program < programs, other=0.0), 0)
         twice = tl.sum(tl.load(place + C, mask=program < programs, other=0.0), 0)
         if MOMENTS:
@@ -107,8 +117,8 @@ if triton is not None:
             twice = twice / rows - once * once
         if SHIFTED:
             once += tl.load(start + channel).to(tl.float32)
-        tl.store(out + channel, once)
-        tl.store(out + C + channel, twice)
+        tl.store(out + pair + channel, once)
+        tl.store(out + pair + C + channel, twice)
 
 
 def nhwc(x: Tensor) -> Tensor:
@@ -125,10 +135,10 @@ def _plan(x: Tensor) -> tuple[int, int, int, int]:
 
 
 def combine(partial: Tensor, *, rows: int = 0, start: Tensor | None = None) -> Tensor:
-    """(programs, 2, C) sums to (2, C) sums; with the number of rows to mean and variance, of sums about `start`."""
-    programs, _, channels = partial.shape
-    out = partial.new_empty(2, channels)
-    _combine[(channels // 4,)](
+    """(programs, sums, C) to (sums, C); with the number of rows two sums about `start` to mean and variance."""
+    programs, sums, channels = partial.shape
+    out = partial.new_empty(sums, channels)
+    _combine[(channels // 4, sums // 2)](
         partial, partial if start is None else start, out, programs, rows,
         channels, 4, triton.next_power_of_2(programs), rows > 0, start is not None, num_warps=8,
     )  # fmt: skip
@@ -174,16 +184,16 @@ def _reduce(x: Tensor, other: Tensor | None) -> tuple[Tensor | None, Tensor]:
 
 
 @torch.library.custom_op("instant::pulls", mutates_args=())
-def pulls(grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, slope: float) -> Tensor:
-    """(2, C): sums over pixels of dz and of dz (x - mean), dz = grad * leaky'(scale x + shift)."""
+def pulls(grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, slope: float, sums: int) -> Tensor:
+    """(sums, C) over pixels: of dz and dz d, dz = grad * leaky'(scale x + shift), d = x - mean; then of d and d^2."""
     grad, x = nhwc(grad), nhwc(x)
     channels = x.shape[1]
     rows, block, programs, tiles = _plan(x)
-    partial = x.new_empty(programs, 2, channels, dtype=torch.float32)
-    _pulls[(programs,)](grad, x, scale, shift, mean, partial, rows, slope, channels, block, tiles, num_warps=8)
+    partial = x.new_empty(programs, sums, channels, dtype=torch.float32)
+    _pulls[(programs,)](grad, x, scale, shift, mean, partial, rows, slope, channels, block, tiles, sums, num_warps=8)
     return combine(partial)
 
 
 @pulls.register_fake
-def _(grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, slope: float) -> Tensor:
-    return x.new_empty(2, x.shape[1], dtype=torch.float32)
+def _(grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, slope: float, sums: int) -> Tensor:
+    return x.new_empty(sums, x.shape[1], dtype=torch.float32)

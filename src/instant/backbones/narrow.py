@@ -70,9 +70,9 @@ if triton is not None:
         for i in range(-1, ROWS + 1):
             h = start + i
             v = tl.load(x + at_x + h * (W * C), mask=inside & (h >= 0) & (h < H), other=0.0)
-            done = tl.dot(v, lower, above)
-            above = tl.dot(v, middle, here)
-            here = tl.dot(v, upper)
+            done = tl.dot(v, lower, above, input_precision="ieee")
+            above = tl.dot(v, middle, here, input_precision="ieee")
+            here = tl.dot(v, upper, input_precision="ieee")
             out = there & (i >= 1)
             if ADD:
                 done += tl.load(residual + at_y + (h - 1) * (W * K), mask=out, other=0.0).to(tl.float32)
@@ -102,9 +102,9 @@ if triton is not None:
         for h in range(H):
             after = tl.load(grad + at_g + (h + 1) * (W * K), mask=there & (h + 1 < H), other=0.0)
             v = tl.trans(tl.load(x + at_x + h * (W * C), mask=inside, other=0.0))
-            upper = tl.dot(v, after, upper)  # row h of the input lies above output row h + 1
-            middle = tl.dot(v, here, middle)
-            lower = tl.dot(v, before, lower)
+            upper = tl.dot(v, after, upper, input_precision="ieee")  # row h of the input lies above output row h + 1
+            middle = tl.dot(v, here, middle, input_precision="ieee")
+            lower = tl.dot(v, before, lower, input_precision="ieee")
             before = here
             here = after
         place = out + tl.program_id(0) * (24 * C * K) + window[:, None] * (2 * K) + both[None, :]
