@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from instant.data.split import make_split
     from instant.engine.fit import fit
     from instant.errors import InputError
+    from instant.labelling.certificate import certify
     from instant.labelling.thresholds import instance_thresholds
     from instant.match import Match
     from instant.rules import Rule
@@ -37,6 +38,7 @@ __all__ = [
     "Recipe",
     "Rule",
     "arrays",
+    "certify",
     "fit",
     "identifiability",
     "instance_thresholds",
@@ -49,6 +51,7 @@ _HOMES = {
     "Recipe": "instant.config",
     "Rule": "instant.rules",
     "arrays": "instant.data.sources",
+    "certify": "instant.labelling.certificate",
     "fit": "instant.engine.fit",
     "identifiability": "instant.theory",
     "instance_thresholds": "instant.labelling.thresholds",
