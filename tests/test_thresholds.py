@@ -212,4 +212,4 @@ def test_digits_tell_confidence_and_threshold_apart(confidence: float, tau: floa
 def test_small_parts_are_not_rounded_away() -> None:
     said = reason(Parts("a", "b", 0.99, 0.9034, 0.9, 0.003, 0.0004, 0.004, True))
     assert "the runner-up 'b' asks 0.003 more" in said
-    assert said.endswith("called 'a' less than 1 % of the time when they are not, which asks 0.0004 more")
+    assert said.endswith("called 'a' less than 1 % of the time when they are not, which asks less than 0.001 more")

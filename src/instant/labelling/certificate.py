@@ -60,7 +60,7 @@ class Certificate:
         needed = checks_needed(self.target, self.errors, self.confidence, candidates=self.candidates)
         errors = _count(self.errors, "error")
         return (
-            f"{_count(self.checked, 'check')} with {errors} support at most {_floor(self.lower)}; "
+            f"{_count(self.checked, 'check')} with {errors} support at most {rounded_down(self.lower)}; "
             f"{_plain(self.target)} needs {needed:,} with {errors}"
             + (f", more than the {self.accepted:,} there are" if needed > self.accepted else "")
         )
@@ -71,7 +71,7 @@ class Certificate:
     def __str__(self) -> str:
         chosen = f", corrected for {self.candidates} candidates" if self.candidates > 1 else ""
         lines = [
-            f"Of {self.accepted:,} accepted labels at least {_floor(self.lower)} are right, with "
+            f"Of {self.accepted:,} accepted labels at least {rounded_down(self.lower)} are right, with "
             f"{_plain(self.confidence)} confidence{chosen}: {self.checked:,} checked, {self.errors:,} wrong.",
         ]
         if self.target is not None:
@@ -81,7 +81,7 @@ class Certificate:
             lines.append(f"By label, all {len(self.classes)} together with {_plain(self.confidence)} confidence:")
             width = max(len(bound.name) for bound in self.classes)
             lines += [
-                f"  {bound.name:{width}}  at least {_floor(bound.lower):>7}  ({bound.accepted:,} accepted, "
+                f"  {bound.name:{width}}  at least {rounded_down(bound.lower):>7}  ({bound.accepted:,} accepted, "
                 f"{bound.checked:,} checked, {bound.errors:,} wrong)"
                 for bound in self.classes
             ]
@@ -173,6 +173,16 @@ def checks_needed(precision: float, errors: int = 0, confidence: float = 0.95, *
     return enough
 
 
+def lower_bound(checked: int, errors: int = 0, confidence: float = 0.95, *, candidates: int = 1) -> float:
+    """The precision that so many random checks with so many errors certify.
+
+    >>> round(lower_bound(59), 4), round(lower_bound(59, candidates=2), 4)
+    (0.9505, 0.9394)
+    """
+    _check_numbers(confidence, candidates)
+    return _lower(checked, errors, (1 - confidence) / candidates)
+
+
 def _lower(checked: int, errors: int, share: float) -> float:
     """One-sided Clopper-Pearson: the precision under which so few errors have probability `share`."""
     return float(beta.ppf(share, checked - errors, errors + 1)) if checked > errors else 0.0
@@ -219,7 +229,7 @@ def _check_precision(name: str, value: float) -> None:
         )
 
 
-def _floor(share: float) -> str:
+def rounded_down(share: float) -> str:
     """A bound is rounded down, never up."""
     return f"{np.floor(share * 1000) / 10:.1f} %"
 

@@ -52,9 +52,9 @@ def _comparison(parts: Parts) -> str:
 
 
 def _small(value: float) -> str:
-    """Two decimals, or one digit of what is smaller."""
-    return f"{value:.2f}" if value >= 0.01 or value == 0 else f"{value:.1g}"
+    """Two decimals, or three of what is smaller."""
+    return "less than 0.001" if value < 0.001 else f"{value:.2f}" if value >= 0.01 else f"{value:.3f}"
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"
+    return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"

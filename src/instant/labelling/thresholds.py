@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -87,16 +88,10 @@ def instance_thresholds(
     def decide(block: Tensor, T: Tensor) -> tuple[Tensor, ...]:
         if rescale is not None:
             block = rescale(block, block)[0]
-        confidence, label = block.max(1)
-        column = inflow(T, label)
-        margin = instance_margin(block, column)
-        second, runner_up = block.scatter(1, label[:, None], -1.0).max(1)
-        stay = column.gather(1, label[:, None]).squeeze(1) * second
-        flow = (margin - stay).clamp_min(0)  # rounding may leave it a hair below
-        tau = (margin + kappa).clamp_max(1.0)
-        mistaken = (flow / (1 - confidence).clamp_min(1e-12)).clamp_max(1.0)
+        m = margin_parts(block, inflow(T, block.argmax(1)))
+        tau = (m.margin + kappa).clamp_max(1.0)
         everyone = torch.full_like(tau, kappa)
-        return label, runner_up, confidence, tau, everyone, stay, flow, mistaken, confidence > tau
+        return m.label, m.runner_up, m.confidence, tau, everyone, m.stay, m.inflow, m.mistaken, m.confidence > tau
 
     parts = []
     for start, block in blocks(unlabelled, "probs_unlabelled", entries=classes if matrix.ndim == 2 else classes**2):
@@ -104,6 +99,29 @@ def instance_thresholds(
         parts.append(decide(block, T.to(device, block.dtype)))
     columns = [torch.cat(column) for column in zip(*parts)]
     return Thresholds(*(columns if isinstance(unlabelled, Tensor) else [column.numpy() for column in columns]))
+
+
+class MarginParts(NamedTuple):
+    """m(x) and what it is made of, one entry a row; named as in `Thresholds`."""
+
+    label: Tensor
+    runner_up: Tensor
+    confidence: Tensor
+    margin: Tensor
+    stay: Tensor
+    inflow: Tensor
+    mistaken: Tensor
+
+
+def margin_parts(probs: Tensor, column: Tensor) -> MarginParts:
+    """The margin of training, taken apart; `column` (B, K) is column k of each row's T."""
+    confidence, label = probs.max(1)
+    second, runner_up = probs.scatter(1, label[:, None], -1.0).max(1)
+    margin = instance_margin(probs, column)
+    stay = column.gather(1, label[:, None]).squeeze(1) * second
+    flow = (margin - stay).clamp_min(0)  # rounding may leave it a hair below
+    mistaken = (flow / (1 - confidence).clamp_min(1e-12)).clamp_max(1.0)
+    return MarginParts(label, runner_up, confidence, margin, stay, flow, mistaken)
 
 
 def confusion(predicted: Tensor, y: Tensor, classes: int) -> Tensor:
