@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import hypergeom
 
 from instant import certify
@@ -113,6 +114,10 @@ def test_the_correction_is_a_share_of_the_error() -> None:
     assert [(b.name, b.accepted, b.checked, b.errors) for b in two.classes] == [("a", 60, 60, 0), ("b", 40, 40, 1)]
     assert two.classes[0].lower == pytest.approx(0.025 ** (1 / 60))
     assert two.classes[1].lower == pytest.approx(certify([0] * 40, [1] + [0] * 39, 0.975).lower)
+
+
+def test_tensors_do_too() -> None:
+    assert certify(torch.tensor([0, 0, 1]), torch.tensor([0, -1, 1])) == certify([0, 0, 1], [0, -1, 1])
 
 
 def test_a_class_nobody_checked_has_no_bound() -> None:

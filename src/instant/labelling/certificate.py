@@ -189,6 +189,7 @@ def _lower(checked: int, errors: int, share: float) -> float:
 
 
 def _read(accepted: Any, checked_labels: Any) -> tuple[Labels, Labels]:
+    accepted, checked_labels = (y.cpu() if hasattr(y, "cpu") else y for y in (accepted, checked_labels))  # of torch
     if np.asarray(accepted).dtype.kind == "b":
         raise InputError(
             "accepted: expected the label given to each accepted sample, got true and false. Pass label[accepted]."
