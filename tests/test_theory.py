@@ -68,6 +68,20 @@ def test_two_classes_need_half_as_much() -> None:
     assert (off <= bound / (2 * done.stay) + 1e-12)[done.wrong].all()
 
 
+def test_the_bound_where_c_and_alpha_are_known() -> None:
+    """P uniform on (0, 1): the margin |2 P - 1| is uniform, so C = alpha = 1, and P[accepted and wrong] <= eps / t.
+
+    The error is the worst there is, eps against the Bayes label; with T = I it attains the bound.
+    """
+    clean = (np.arange(20_000) + 0.5) / 20_000  # a grid: shares are exact
+    clean = np.stack([clean, 1 - clean], axis=1)
+    worst = np.where(clean > 0.5, -0.1, 0.1)
+    for matrix, attained in ((np.eye(2), 1.0), (np.array([[0.8, 0.2], [0.3, 0.7]]), 0.3)):
+        done = accept(np.broadcast_to(matrix, (20_000, 2, 2)), clean, clean @ matrix + worst)
+        bound = 0.1 / matrix.diagonal().min()
+        assert attained * bound - 1e-4 <= done.wrong.mean() <= bound
+
+
 def test_without_error_nothing_accepted_is_wrong() -> None:
     T, clean, _, _ = draws(5)
     done = accept(T, clean)
