@@ -260,7 +260,7 @@ def test_the_command_from_draw_to_certificate(named: Run, tmp_path: Path, capsys
     fill(run, sheet)
     assert main(["certify", folder, "--labels", str(sheet), "--target", "0.9"]) == 1
     out, complaint = capsys.readouterr()
-    assert "with 92.5 % confidence, corrected for 3 candidates" in out
+    assert "with 92.5 % confidence, corrected for a choice among 3" in out
     assert complaint == "95 % confidence is spent: there were more looks than planned.\n"
 
 

@@ -151,7 +151,7 @@ def test_it_certifies_in_words() -> None:
         "This holds if the checked samples were drawn at random from the accepted ones, all that were drawn were "
         "checked, their number was settled before anybody looked, and the person who checked is right.",
     ]
-    assert "95 % confidence, corrected for 3 candidates:" in str(audit(80, 0, candidates=3))
+    assert "95 % confidence, corrected for a choice among 3:" in str(audit(80, 0, candidates=3))
     assert audit(59, 0).certified  # no target, nothing to refuse
     kept = json.loads(json.dumps(audit(38, 0, target=0.95, labels_spent=40).to_json()))
     assert kept["budget"] == {"training": 40, "checks": 38, "total": 78}

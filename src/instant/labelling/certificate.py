@@ -69,7 +69,7 @@ class Certificate:
         return {**asdict(self), "certified": self.certified, "refusal": self.refusal, "assumption": ASSUMPTION}
 
     def __str__(self) -> str:
-        chosen = f", corrected for {self.candidates} candidates" if self.candidates > 1 else ""
+        chosen = f", corrected for a choice among {self.candidates}" if self.candidates > 1 else ""
         lines = [
             f"Of {self.accepted:,} accepted labels at least {rounded_down(self.lower)} are right, with "
             f"{_plain(self.confidence)} confidence{chosen}: {self.checked:,} checked, {self.errors:,} wrong.",
