@@ -24,12 +24,26 @@ if TYPE_CHECKING:
     from instant.data.split import make_split
     from instant.engine.fit import fit
     from instant.errors import InputError
+    from instant.labelling.certificate import certify
+    from instant.labelling.thresholds import instance_thresholds
     from instant.match import Match
     from instant.rules import Rule
+    from instant.theory import identifiability
 
 __version__ = "0.1.0"
 
-__all__ = ["InputError", "Match", "Recipe", "Rule", "arrays", "fit", "make_split"]
+__all__ = [
+    "InputError",
+    "Match",
+    "Recipe",
+    "Rule",
+    "arrays",
+    "certify",
+    "fit",
+    "identifiability",
+    "instance_thresholds",
+    "make_split",
+]
 
 _HOMES = {
     "InputError": "instant.errors",
@@ -37,7 +51,10 @@ _HOMES = {
     "Recipe": "instant.config",
     "Rule": "instant.rules",
     "arrays": "instant.data.sources",
+    "certify": "instant.labelling.certificate",
     "fit": "instant.engine.fit",
+    "identifiability": "instant.theory",
+    "instance_thresholds": "instant.labelling.thresholds",
     "make_split": "instant.data.split",
 }
 

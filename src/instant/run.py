@@ -5,6 +5,7 @@ metrics.jsonl              one line per logging interval: the curves
 checkpoint/                what is needed to resume exactly
 model.safetensors, .json   the trained network and how to rebuild it: what is shared
 summary.json               the results; written last, so its presence means that the run is finished
+audit.json                 which accepted samples were drawn for a person to check, if any were
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ FORMAT = 1
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
 # In the order of removal: a folder left half emptied is first an unfinished run, then none
 FILES = (
-    Path("summary.json"), Path("recipe.json"), CHECKPOINT, Path("metrics.jsonl"), Path("model.json"),
-    Path("model.safetensors"), Path("split.json"),
+    Path("summary.json"), Path("recipe.json"), Path("audit.json"), CHECKPOINT, Path("metrics.jsonl"),
+    Path("model.json"), Path("model.safetensors"), Path("split.json"),
 )  # fmt: skip
 
 
@@ -194,6 +195,25 @@ class Run:
         except RuntimeError as error:
             raise InputError(f"{self.path}: model.safetensors does not fit model.json ({error})") from error
         return network.eval(), card
+
+    def method_state(self) -> dict[str, Tensor]:
+        """What the method had learnt by the end: T, running means, thresholds; kept in the last checkpoint."""
+        self.summary()  # or a sentence: the run is not finished
+        path = self.path / CHECKPOINT
+        if not path.exists():
+            raise InputError(
+                f"{path} is not there: it holds the thresholds the run ended with. Put it back, or train again."
+            )
+        return load_tensors(path, prefix="learner.method.")[0]
+
+    # -- audit --------------------------------------------------------------------------------------------------------
+
+    def save_audit(self, record: dict[str, Any]) -> None:
+        self._write("audit.json", {"format": FORMAT, "instant": instant.__version__, **record})
+
+    def audit(self) -> dict[str, Any] | None:
+        """Which samples were drawn to be checked; None when none were."""
+        return self._read_formatted("audit.json") if os.path.exists(self.path / "audit.json") else None
 
     # -- json ---------------------------------------------------------------------------------------------------------
 

@@ -27,10 +27,16 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -
         ) from error
 
 
-def load_tensors(path: Path, device: str | torch.device = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a file written by `save_tensors`; nothing in it can run code."""
+def load_tensors(
+    path: Path, device: str | torch.device = "cpu", *, prefix: str = ""
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a file written by `save_tensors`; nothing in it can run code.
+
+    With a `prefix` only tensors of such names are read, and named without it.
+    """
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+            wanted = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
+            return {name.removeprefix(prefix): file.get_tensor(name) for name in wanted}, file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be read as safetensors ({error}); is it a complete file?") from error

@@ -1,0 +1,140 @@
+"""An audit of a run: draw accepted samples at random, let a person label them, certify the rest.
+
+The sample is the beginning of one random order of the accepted samples, fixed by the first draw: a later, larger draw
+contains it. What was drawn, and how often it was looked at, is kept in the run folder, so that what the certificate
+assumes is checked where it can be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from instant.data.split import Split
+from instant.errors import InputError
+from instant.labelling.certificate import Certificate, certify, checks_needed, lower_bound, rounded_down
+from instant.labelling.decisions import decide
+from instant.labelling.sheet import read_sheet
+from instant.run import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """What audit.json holds."""
+
+    seed: int
+    planned: int  # looks
+    population: dict[str, int]  # accepted samples by the label they were given
+    fingerprint: str  # of the accepted samples and their labels
+    drawn: list[str]  # ids, in random order
+    predicted: list[str]  # their labels
+    looks: list[int]  # sample sizes that were certified so far
+    labels: dict[str, str]  # what was said at the last look
+
+    def spending(self, confidence: float) -> tuple[float, int]:
+        """The confidence that can be stated after a look at this sample, and how many looks share the error.
+
+        Each planned look gets its share. Looks beyond the plan have spent more than there was: what can be stated then
+        is what is left for all of them together.
+        """
+        looks = len({*self.looks, len(self.drawn)})
+        spent = max(1.0, looks / self.planned) * (1 - confidence)
+        if spent > 0.5:
+            raise InputError(
+                f"this would be look {looks} at a sample planned for {self.planned}; too much of the error is spent to "
+                "say anything. Train again, and plan with --looks."
+            )
+        return 1 - spent, max(self.planned, looks)
+
+    def outlook(self, target: float, confidence: float) -> str:
+        """What the sample can show at best, and how many checks the target needs."""
+        left, looks = self.spending(confidence)
+        best = lower_bound(len(self.drawn), 0, left, candidates=looks)
+        needed = checks_needed(target, 0, left, candidates=looks)
+        short = "" if len(self.drawn) >= needed else f"; {100 * target:g} % needs {needed:,}"
+        return f"If none is wrong they certify {rounded_down(best)} precision, with {100 * left:g} % confidence{short}."
+
+    @classmethod
+    def of(cls, run: Run) -> Audit | None:
+        record = run.audit()
+        if record is None:
+            return None
+        try:
+            return cls(**{name: record[name] for name in cls.__dataclass_fields__})
+        except KeyError as error:
+            raise InputError(f"{run}/audit.json has no {error}; it is damaged. Remove it and draw again.") from error
+
+
+def draw_sample(
+    run: Run, split: Split, count: int, *, seed: int | None = None, planned: int | None = None, device: str = "auto"
+) -> Audit:
+    """Draw `count` accepted samples that nobody has labelled; a sample drawn before becomes a part of this one."""
+    before = Audit.of(run)
+    if before is not None:
+        for name, asked, fixed in (("seed", seed, before.seed), ("looks", planned, before.planned)):
+            if asked not in (None, fixed):
+                raise InputError(
+                    f"{run}: its sample was drawn with --{name} {fixed}, and with another one could choose what looks "
+                    f"best; leave --{name} out."
+                )
+        seed, planned = before.seed, before.planned
+        if count < len(before.drawn):
+            raise InputError(f"--draw {count}: {len(before.drawn)} were drawn before; draw as many or more.")
+    seed, planned = seed or 0, 1 if planned is None else planned
+    if planned < 1 or seed < 0:
+        raise InputError(f"--looks {planned} must be 1 or more, and --seed {seed} 0 or more.")
+    found = decide(run, split, device=device)
+    rows = np.flatnonzero(found.accepted & ~np.isin(found.ids, split.labelled))
+    if not 1 <= count <= len(rows):
+        raise InputError(f"--draw {count}: expected from 1 to {len(rows)}, the accepted samples of {run}.")
+    fingerprint = hashlib.sha256(repr([(found.ids[rows]).tolist(), found.label[rows].tolist()]).encode()).hexdigest()
+    if before is not None and before.fingerprint != fingerprint:
+        raise InputError(
+            f"{run}: other samples are accepted now than when the sample was drawn; use the machine and the version "
+            "that drew it, or remove audit.json and check anew."
+        )
+    chosen = np.random.default_rng([seed, 0xA0D17]).permutation(rows)[:count]
+    audit = Audit(
+        seed=seed,
+        planned=planned,
+        population={name: int((found.label[rows] == k).sum()) for k, name in enumerate(found.classes)},
+        fingerprint=fingerprint,
+        drawn=[str(i) for i in found.ids[chosen]],
+        predicted=[found.classes[k] for k in found.label[chosen]],
+        looks=before.looks if before else [],
+        labels=before.labels if before else {},
+    )
+    run.save_audit(asdict(audit))
+    return audit
+
+
+def certify_run(
+    run: Run, path: Path, *, confidence: float = 0.95, target: float | None = None, candidates: int = 1
+) -> Certificate:
+    """The certificate of a run from its filled-in sheet; after more looks than planned it states less confidence."""
+    audit = Audit.of(run)
+    if audit is None:
+        raise InputError(
+            f"no sample was drawn from {run}; a certificate needs a random one. Draw it first: "
+            f"instant certify {run} --draw 59 --out todo.csv"
+        )
+    record = run.split_record()
+    given = read_sheet(path, audit.drawn, record["classes"])
+    left, looks = audit.spending(confidence)
+    rest = dict(audit.population)
+    for k in audit.predicted:
+        rest[k] -= 1
+    unseen = [k for k, number in rest.items() for _ in range(number)]
+    found = certify(
+        [*audit.predicted, *unseen],
+        [*(given[i] for i in audit.drawn), *([""] * len(unseen))],
+        left,
+        target=target,
+        candidates=candidates * looks,
+        labels_spent=record["budget"]["total"],
+    )
+    run.save_audit(asdict(replace(audit, looks=sorted({*audit.looks, len(audit.drawn)}), labels=given)))
+    return found

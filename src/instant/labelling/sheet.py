@@ -1,0 +1,79 @@
+"""The sheet a person fills in: one row a drawn sample, its id and its label, as csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from instant.data.files import atomic
+from instant.errors import InputError, nearest
+
+UNSURE = "?"  # nobody can tell: counted as wrong
+
+
+def require_free(path: Path, *, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(f"{path} is there already, maybe with labels in it; choose another --out, or add --force.")
+
+
+def write_sheet(
+    path: Path, drawn: Sequence[str], known: Mapping[str, str], predicted: Iterable[str] | None = None
+) -> None:
+    """An id and a label a row, empty where none is known; predicted labels only on request: they sway who checks."""
+    columns = [drawn, [known.get(i, "") for i in drawn]]
+    names = ["id", "label"]
+    if predicted is not None:
+        columns.insert(1, list(predicted))
+        names.insert(1, "predicted")
+    try:
+        with atomic(path, "w") as file:
+            csv.writer(file, lineterminator="\n").writerows([names, *zip(*columns)])
+    except OSError as error:
+        raise InputError(f"--out {path} cannot be written ({error.strerror or error}).") from error
+
+
+def read_sheet(path: Path, drawn: Sequence[str], classes: Sequence[str]) -> dict[str, str]:
+    """The label of every id that was drawn; all of them, and nothing else."""
+    given: dict[str, str] = {}
+    empty = []
+    for line, row in _rows(path):
+        i, label = row["id"].strip(), row["label"].strip()
+        if i in given:
+            raise InputError(f"{path}, line {line}: id {i} is there twice; keep one of them.")
+        if i not in drawn:
+            raise InputError(
+                f"{path}, line {line}: id {i} is not one of the {len(drawn)} that were drawn from this run; a "
+                "certificate needs the random sample and nothing else. Draw more with --draw."
+            )
+        if label and label not in classes and label != UNSURE:
+            raise InputError(
+                f"{path}, line {line}: {label!r} is no class of this run; {nearest(label, classes)} "
+                f"({UNSURE} where nobody can tell: it counts as wrong)"
+            )
+        given[i] = label
+        if not label:
+            empty.append(line)
+    if empty:
+        raise InputError(
+            f"{path}: {len(empty)} of {len(given)} rows have no label, the first in line {empty[0]}; leaving out what "
+            f"is hard would void the certificate. Write {UNSURE} where nobody can tell: it counts as wrong."
+        )
+    if missing := len(drawn) - len(given):
+        raise InputError(f"{path}: {missing} of the {len(drawn)} rows that were drawn are missing; check them all.")
+    return given
+
+
+def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """The rows with their line numbers; spreadsheets write commas, semicolons or tabs, and a mark in front."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--labels {path} cannot be read ({error}).") from error
+    head = text.partition("\n")[0]
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), restval="")
+    if not {"id", "label"} <= set(reader.fieldnames or ()):
+        raise InputError(f"{path}: expected a first line with the columns id and label, got {head.strip()!r}.")
+    return [(reader.line_num, row) for row in reader]

@@ -1,0 +1,307 @@
+"""Audits of a run: the sample is random and fixed, a sheet is the whole sample, and looks are counted."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs import points, small
+
+from instant.cli import main
+from instant.config import Recipe
+from instant.data.split import Split
+from instant.engine.fit import fit
+from instant.errors import InputError
+from instant.labelling.audit import Audit, certify_run, draw_sample
+from instant.labelling.decisions import decide
+from instant.labelling.sheet import read_sheet, write_sheet
+from instant.run import Run
+
+Capture = pytest.CaptureFixture[str]
+
+
+def accepting(method: str = "instant") -> tuple[Recipe, Split]:
+    """Points of three classes with a low bar: most are accepted, some of them wrong."""
+    return points(method, **{"steps": "40", "optim.lr": "0.03", "method.base": "0.5"})
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(tmp_path_factory.mktemp("audited") / "run")
+    fit(*accepting(), run=run)
+    return run
+
+
+@pytest.fixture
+def run(original: Run, tmp_path: Path) -> Run:
+    shutil.copytree(original.path, tmp_path / "run")
+    return Run(tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return accepting()[1]
+
+
+def fill(run: Run, path: Path, *, wrong: int = 0) -> Path:
+    """The drawn sample, labelled as it was predicted but for the first few."""
+    audit = Audit.of(run)
+    assert audit is not None
+    labels = ["?"] * wrong + audit.predicted[wrong:]
+    write_sheet(path, audit.drawn, dict(zip(audit.drawn, labels)))
+    return path
+
+
+def test_the_sample_is_of_accepted_samples_nobody_labelled(run: Run, split: Split) -> None:
+    found = decide(run, split)
+    audit = draw_sample(run, split, 50)
+    label = dict(zip(found.ids.tolist(), found.label))
+    accepted = set(found.ids[found.accepted].tolist()) - set(split.labelled.tolist())
+    assert found.accepted[np.isin(found.ids, split.labelled)].any()  # some labelled ones would have been accepted
+    drawn = [int(i) for i in audit.drawn]
+    assert len(set(drawn)) == 50
+    assert set(drawn) <= accepted
+    assert audit.predicted == [split.classes[label[i]] for i in drawn]
+    assert sum(audit.population.values()) == len(accepted)
+    assert Audit.of(run) == audit
+
+
+def test_a_larger_draw_contains_the_smaller(run: Run, split: Split) -> None:
+    first = draw_sample(run, split, 20)
+    assert draw_sample(run, split, 20) == first
+    second = draw_sample(run, split, 45)
+    assert second.drawn[:20] == first.drawn
+    with pytest.raises(InputError, match="--draw 20: 45 were drawn before"):
+        draw_sample(run, split, 20)
+    with pytest.raises(InputError, match="drawn with --seed 0"):
+        draw_sample(run, split, 50, seed=1)
+    with pytest.raises(InputError, match="drawn with --looks 1"):
+        draw_sample(run, split, 50, planned=2)
+
+
+def test_the_seed_chooses(run: Run, split: Split) -> None:
+    first = draw_sample(run, split, 20)
+    (run.path / "audit.json").unlink()
+    assert set(draw_sample(run, split, 20, seed=1).drawn) != set(first.drawn)
+
+
+def test_draws_are_uniform(run: Run, split: Split) -> None:
+    """Twenty draws of 20: the ranks of the ids average to the middle, within four standard errors."""
+    found = decide(run, split)
+    accepted = np.sort(found.ids[found.accepted & ~np.isin(found.ids, split.labelled)])
+    ranks = []
+    for seed in range(20):
+        (run.path / "audit.json").unlink(missing_ok=True)
+        drawn = np.array([int(i) for i in draw_sample(run, split, 20, seed=seed).drawn])
+        ranks.append(np.searchsorted(accepted, drawn) / len(accepted))
+    assert np.mean(ranks) == pytest.approx(0.5, abs=4 * 12**-0.5 / 400**0.5)
+
+
+def test_what_cannot_be_drawn(run: Run, split: Split) -> None:
+    for count in (0, 5000):
+        with pytest.raises(InputError, match=rf"--draw {count}: expected from 1 to \d+, the accepted samples"):
+            draw_sample(run, split, count)
+    with pytest.raises(InputError, match="--looks 0 must be 1 or more"):
+        draw_sample(run, split, 5, planned=0)
+    draw_sample(run, split, 5)
+    record = json.loads((run.path / "audit.json").read_text())
+    (run.path / "audit.json").write_text(json.dumps(record | {"fingerprint": "another"}))
+    with pytest.raises(InputError, match="other samples are accepted now"):
+        draw_sample(run, split, 5)
+    del record["drawn"]
+    (run.path / "audit.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"audit\.json has no 'drawn'; it is damaged"):
+        Audit.of(run)
+
+
+# --- the sheet ------------------------------------------------------------------------------------------------
+
+DRAWN, CLASSES = ["4", "8", "15"], ("cat", "dog")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("id,label\n4,cat\n8,dog\n4,cat\n15,dog\n", "line 4: id 4 is there twice"),
+        ("id,label\n4,cat\n8,dog\n16,cat\n", "line 4: id 16 is not one of the 3 that were drawn"),
+        ("id,label\n4,cat\n8,dgo\n15,cat\n", "line 3: 'dgo' is no class of this run; did you mean 'dog'?"),
+        ("id,label\n4,cat\n8,\n15,\n", "2 of 3 rows have no label, the first in line 3"),
+        ("id,label\n4,cat\n8\n15,dog\n", "1 of 3 rows have no label, the first in line 3"),
+        ("id,label\n4,cat\n8,dog\n", "1 of the 3 rows that were drawn are missing"),
+        ("4,cat\n8,dog\n", "columns id and label, got '4,cat'"),
+        ("", "columns id and label, got ''"),
+    ],
+)
+def test_a_sheet_is_the_whole_sample_and_nothing_else(text: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "checked.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=sentence.replace("?", r"\?")):
+        read_sheet(path, DRAWN, CLASSES)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_sheets_as_spreadsheets_write_them(separator: str, tmp_path: Path) -> None:
+    """A mark in front, other separators, other line ends, rows in another order, a column of notes."""
+    path = tmp_path / "checked.csv"
+    rows = [["id", "label", "notes"], ["15", " dog ", "hm"], ["4", "cat", ""], ["8", "?", "dark"]]
+    path.write_bytes("\ufeff".encode() + "\r\n".join(separator.join(row) for row in rows).encode())
+    assert read_sheet(path, DRAWN, CLASSES) == {"4": "cat", "8": "?", "15": "dog"}
+
+
+def test_what_is_written_reads_back(tmp_path: Path) -> None:
+    path = tmp_path / "todo.csv"
+    write_sheet(path, DRAWN, {"8": "dog, large"})
+    assert list(csv.reader(path.open())) == [["id", "label"], ["4", ""], ["8", "dog, large"], ["15", ""]]
+    write_sheet(path, DRAWN, {}, ["cat", "dog", "dog"])
+    assert path.read_text().splitlines()[:2] == ["id,predicted,label", "4,cat,"]
+    with pytest.raises(InputError, match="cannot be written"):
+        write_sheet(tmp_path / "no" / "todo.csv", DRAWN, {})
+
+
+def test_a_sheet_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "image.csv").write_bytes(b"\xff\xfe\x00\xd8")
+    for name in ("image.csv", "nothing.csv"):
+        with pytest.raises(InputError, match=f"{name} cannot be read"):
+            read_sheet(tmp_path / name, DRAWN, CLASSES)
+
+
+# --- the certificate of a run ---------------------------------------------------------------------------------
+
+
+def test_the_certificate_counts_everything(run: Run, split: Split, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no sample was drawn from"):
+        certify_run(run, tmp_path / "todo.csv")
+    audit = draw_sample(run, split, 59)
+    found = certify_run(run, fill(run, tmp_path / "todo.csv"), target=0.95)
+    assert found.certified
+    assert found.lower == pytest.approx(0.05 ** (1 / 59))
+    assert (found.accepted, found.checked, found.errors) == (sum(audit.population.values()), 59, 0)
+    assert {b.name: b.accepted for b in found.classes} == {k: n for k, n in audit.population.items() if n}
+    assert sum(bound.checked for bound in found.classes) == 59
+    assert found.budget == {"training": 6, "checks": 59, "total": 65}
+    assert certify_run(run, fill(run, tmp_path / "todo.csv", wrong=2)).errors == 2  # what nobody can tell is wrong
+
+
+def test_every_planned_look_has_its_share(run: Run, split: Split, tmp_path: Path) -> None:
+    for count in (30, 60):
+        draw_sample(run, split, count, planned=2)
+        found = certify_run(run, fill(run, tmp_path / "todo.csv"))
+        assert (found.confidence, found.candidates) == (0.95, 2)
+        assert found.lower == pytest.approx(0.025 ** (1 / count))
+    again = certify_run(run, fill(run, tmp_path / "todo.csv", wrong=1), candidates=3)  # a correction is no new look
+    assert (again.confidence, again.candidates) == (0.95, 6)
+
+
+def test_a_look_that_was_not_planned_costs_confidence(run: Run, split: Split, tmp_path: Path) -> None:
+    """Two looks at 4 % each: both bounds hold with 92 %. The thirteenth would leave less than one half."""
+    for looks, count in enumerate(range(20, 32), start=1):
+        audit = draw_sample(run, split, count)
+        found = certify_run(run, fill(run, tmp_path / "todo.csv"), confidence=0.96)
+        assert found.confidence == pytest.approx(1 - 0.04 * looks)
+        assert found.lower == pytest.approx(0.04 ** (1 / count))
+        assert f"with {100 - 4 * looks} % confidence" in audit.outlook(0.95, 0.96)
+    draw_sample(run, split, 32)
+    with pytest.raises(InputError, match="look 13 at a sample planned for 1"):
+        certify_run(run, fill(run, tmp_path / "todo.csv"), confidence=0.96)
+
+
+def test_labels_given_before_are_in_the_next_sheet(run: Run, split: Split, tmp_path: Path) -> None:
+    draw_sample(run, split, 3, planned=2)
+    certify_run(run, fill(run, tmp_path / "todo.csv", wrong=1))
+    audit = draw_sample(run, split, 4)
+    assert [audit.labels.get(i, "") for i in audit.drawn] == ["?", *audit.predicted[1:3], ""]
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run on data the command can find again."""
+    run = Run(tmp_path_factory.mktemp("named") / "run")
+    fit(*small("instant", ema="0", **{"method.base": "0.1"}), run=run)
+    return run
+
+
+def test_the_command_from_draw_to_certificate(named: Run, tmp_path: Path, capsys: Capture) -> None:
+    run, sheet, folder = named, tmp_path / "todo.csv", str(named)
+    assert main(["certify", folder]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "59 random checks with 0 wrong certify 95 % precision.",
+        "93 random checks with 1 wrong certify 95 % precision.",
+    ]
+    assert main(["certify", folder, "--draw", "38", "--out", str(sheet), "--looks", "2"]) == 0
+    said = capsys.readouterr().out
+    assert f"then: instant certify {folder} --labels {sheet}" in said
+    assert "certify 90.7 % precision, with 95 % confidence; 95 % needs 72." in said
+    assert sheet.read_text().splitlines()[0] == "id,label"  # nobody is told what was predicted
+    assert main(["certify", folder, "--draw", "38", "--out", str(sheet)]) == 2
+    assert "is there already, maybe with labels in it" in capsys.readouterr().err
+    assert main(["certify", folder, "--labels", str(sheet)]) == 2
+    assert "38 of 38 rows have no label" in capsys.readouterr().err
+    fill(run, sheet)
+    assert main(["certify", folder, "--labels", str(sheet), "--target", "0.95"]) == 1
+    said = capsys.readouterr().out
+    assert "NOT certified: 38 checks with 0 errors support at most 90.7 %; 95 % needs 72 with 0 errors." in said
+    assert "Labels spent: 10 to train + 38 to check = 48." in said
+    assert main(["certify", folder, "--labels", str(sheet), "--target", "0.9", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certified"] is True
+    assert main(["certify", folder, "--draw", "72", "--out", str(sheet), "--force", "--show"]) == 0
+    rows = list(csv.DictReader(sheet.open()))
+    assert [row["label"] == row["predicted"] for row in rows] == [True] * 38 + [False] * 34
+    fill(run, sheet)
+    assert main(["certify", folder, "--labels", str(sheet)]) == 0
+    capsys.readouterr()
+    assert main(["certify", folder, "--draw", "73", "--out", str(sheet), "--force"]) == 0
+    fill(run, sheet)
+    assert main(["certify", folder, "--labels", str(sheet), "--target", "0.9"]) == 1
+    out, complaint = capsys.readouterr()
+    assert "with 92.5 % confidence, corrected for a choice among 3" in out
+    assert complaint == "95 % confidence is spent: there were more looks than planned.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--draw", "5"], "give --draw N and --out todo.csv"),
+        (["--out", "x.csv"], "give --draw N and --out todo.csv"),
+        (["--draw", "5", "--out", "x.csv", "--labels", "y.csv"], "give --draw N and --out todo.csv"),
+        (["--target", "1"], "must be above 0 and below 1"),
+        (["--confidence", "95"], "confidence=95.0 must be from 0.5 to below 1"),
+        (["--candidates", "0"], "candidates=0 must be a whole number from 1"),
+        (["--labels", "nothing.csv"], "no sample was drawn from"),
+    ],
+)
+def test_the_commands_mistakes(words: list[str], sentence: str, run: Run, capsys: Capture) -> None:
+    assert main(["certify", str(run), *words]) == 2
+    out, complaint = capsys.readouterr()
+    assert (out, complaint.count("\n")) == ("", 1)
+    assert sentence in complaint
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["certify", str(tmp_path), "--draw", "5", "--out", str(tmp_path / "x.csv")]) == 2
+    assert "it is no run folder" in capsys.readouterr().err
+
+
+def test_training_anew_forgets_the_audit(run: Run, split: Split) -> None:
+    draw_sample(run, split, 5)
+    fit(*points(steps="1"), run=run, force=True)
+    assert Audit.of(run) is None
+
+
+def test_the_whole_of_it_on_known_truth(run: Run, split: Split, tmp_path: Path) -> None:
+    """Labels from the data itself: the bound is below the precision of all accepted samples."""
+    truth = np.arange(120) % 3
+    audit = draw_sample(run, split, 60)
+    write_sheet(tmp_path / "todo.csv", audit.drawn, {i: split.classes[truth[int(i)]] for i in audit.drawn})
+    bound = certify_run(run, tmp_path / "todo.csv")
+    found = decide(run, split)
+    rows = found.accepted & ~np.isin(found.ids, split.labelled)
+    precision = (found.label == truth[found.ids])[rows].mean()
+    assert 0 < bound.errors < 30
+    assert precision - 0.2 < bound.lower < precision

@@ -1,0 +1,185 @@
+"""What a finished run says about samples equals what its method, still in memory, works out by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import points, small
+
+from instant.algorithms import METHODS
+from instant.data.split import Split
+from instant.data.store import Store
+from instant.engine.fit import Trained, fit
+from instant.errors import InputError
+from instant.labelling.decisions import Decisions, decide
+from instant.match import Match
+from instant.run import CHECKPOINT, Run
+
+WITHOUT_RULE = {"supervised", "fully_supervised", "vat", "mixmatch"}
+
+
+def train(folder: Path, method: str, **settings: str) -> tuple[Run, Trained]:
+    run = Run(folder / method)
+    return run, fit(*points(method, **settings), run=run)
+
+
+def looked_at(trained: Trained, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Inputs, probabilities and features of training samples, from the judged network in memory."""
+    split = trained.split
+    x = (torch.from_numpy(split.train.samples[rows]) - torch.tensor(split.mean)) / torch.tensor(split.std)
+    with torch.no_grad():
+        out = trained.learner.judged.eval()(x.float())
+    return x.float(), torch.softmax(out.logits, 1), out.features
+
+
+def method_of(trained: Trained) -> Match:
+    method = trained.learner.method
+    assert isinstance(method, Match)
+    return method
+
+
+def test_instant_by_hand(tmp_path: Path) -> None:
+    """T(x) from its head, alignment from its running mean, kappa from all labelled samples; row by row in numpy."""
+    run, trained = train(tmp_path, "instant", **{"method.base": "0.3"})
+    split, method = trained.split, method_of(trained)
+    x, probs, features = looked_at(trained, split.pool)
+    assert method.align is not None
+    assert method.transitions is not None
+    aligned = probs * (method.align.target + 1e-6) / (method.align.model + 1e-6)
+    aligned = (aligned / aligned.sum(1, keepdim=True)).numpy()
+    with torch.no_grad():
+        T = method.transitions.estimator(features, x).numpy()
+    kappa = 0.3 * looked_at(trained, split.labelled)[1].amax(1).mean().item()
+    found = decide(run, split)
+    assert found.ids.tolist() == split.pool.tolist()
+    assert found.probs == pytest.approx(aligned, abs=1e-5)
+    assert found.kappa == pytest.approx(np.full(len(found), kappa), abs=1e-5)
+    for row in range(len(found)):
+        s, k = np.argsort(aligned[row])[-2:]
+        others = [i for i in range(3) if i != k]
+        stay, flow = T[row, k, k] * aligned[row, s], sum(T[row, i, k] * aligned[row, i] for i in others)
+        assert (found.label[row], found.runner_up[row]) == (k, s)
+        assert (found.stay[row], found.inflow[row]) == (pytest.approx(stay, abs=1e-5), pytest.approx(flow, abs=1e-5))
+        assert found.mistaken[row] == pytest.approx(flow / (1 - aligned[row, k]), rel=0.01, abs=1e-5)
+        assert found.tau[row] == pytest.approx(min(1, kappa + stay + flow), abs=1e-5)
+        assert found.accepted[row] == (found.confidence[row] > found.tau[row])
+    assert 0 < found.accepted.sum() < len(found)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS.keys() - WITHOUT_RULE))
+def test_every_method_with_a_rule(method: str, tmp_path: Path) -> None:
+    run, trained = train(tmp_path, method)
+    found = decide(run, trained.split)
+    assert len(found) == 120
+    clip = 0.99 if method == "instant_released" else 1.0
+    assert np.minimum(clip, found.kappa + found.stay + found.inflow) == pytest.approx(found.tau, abs=1e-5)
+    assert found.confidence == pytest.approx(found.probs.max(1))
+    assert found.label.tolist() == found.probs.argmax(1).tolist()
+    for row in range(0, 120, 10):
+        said = found.reason(row)
+        assert said.startswith("accepted: " if found.accepted[row] else "refused: ")
+        assert ("the runner-up" in said) == method.startswith("instant")
+        assert f"'{found.classes[found.label[row]]}'" in said or not method.startswith("instant")
+    parts = decide(run, trained.split, batch=7)
+    for field in dataclasses.fields(Decisions):
+        if field.name not in ("classes", "accepted", "label", "runner_up"):  # ties may turn on a rounding
+            assert getattr(parts, field.name) == pytest.approx(getattr(found, field.name), abs=1e-5), field.name
+
+
+def thresholds_of(trained: Trained, probs: torch.Tensor) -> torch.Tensor:
+    """The published formulas, from the state the rule ended with."""
+    rule, label = method_of(trained).rule, probs.argmax(1)
+    state = dict(rule.named_buffers())
+    if trained.recipe.method == "fixmatch":
+        return torch.tensor(0.95)
+    if trained.recipe.method == "freematch":
+        return (state["tau"] * state["model"] / state["model"].max())[label]
+    counts = torch.bincount(state["last"] + 1, minlength=4).float()
+    status = counts[1:] / counts.max()
+    return (0.95 * status / (2 - status))[label]
+
+
+@pytest.mark.parametrize("method", ["fixmatch", "freematch", "flexmatch"])
+def test_running_thresholds_stand_where_training_left_them(method: str, tmp_path: Path) -> None:
+    run, trained = train(tmp_path, method, steps="60", **{"optim.lr": "0.03"})
+    _, probs, _ = looked_at(trained, trained.split.pool)
+    expected = thresholds_of(trained, probs).expand(120).numpy()
+    found = decide(run, trained.split)
+    assert found.tau == pytest.approx(expected, abs=1e-6)
+    assert found.accepted.tolist() == (found.confidence >= expected).tolist()
+    assert (found.tau > 0).any()
+    if method == "flexmatch":
+        assert len(np.unique(found.tau)) > 1
+
+
+def test_the_release_takes_kappa_from_all_samples(tmp_path: Path) -> None:
+    run, trained = train(tmp_path, "instant_released")
+    found = decide(run, trained.split)
+    assert found.kappa == pytest.approx(np.full(120, 0.9 * found.confidence.mean()), abs=1e-5)
+
+
+def test_soft_weights_count_from_their_mean(tmp_path: Path) -> None:
+    run, trained = train(tmp_path, "softmatch")
+    mu = float(method_of(trained).rule.get_buffer("mu"))
+    found = decide(run, trained.split)
+    assert found.tau == pytest.approx(np.full(120, mu), abs=1e-6)
+    assert found.accepted.tolist() == (found.confidence >= np.float32(mu)).tolist()
+
+
+def test_other_samples_than_the_pool(tmp_path: Path) -> None:
+    """A store of anybody's: the same samples get the same decisions, and more samples than the pool has are fine."""
+    run, trained = train(tmp_path, "flexmatch")
+    split = trained.split
+    again = Store(np.concatenate([split.train.samples[split.pool]] * 2), "twice")
+    pool, twice = decide(run, split), decide(run, split, again)
+    assert twice.ids.tolist() == list(range(240))
+    assert twice.tau == pytest.approx(np.concatenate([pool.tau] * 2), abs=1e-6)
+    assert twice.probs == pytest.approx(np.concatenate([pool.probs] * 2), abs=1e-5)
+
+
+def test_a_transition_network_and_images(tmp_path: Path) -> None:
+    """T from a network of its own, with batch statistics, on images; chunks do not mix."""
+    recipe, split = small("instant", **{"method.transition": "network", "steps": "4"})
+    run = Run(tmp_path / "run")
+    fit(recipe, split, run=run)
+    whole, parts = decide(run, split, split.test), decide(run, split, split.test, batch=50)
+    assert len(whole) == 360
+    assert parts.tau == pytest.approx(whole.tau, abs=1e-5)
+
+
+@pytest.mark.parametrize("method", sorted(WITHOUT_RULE))
+def test_methods_without_a_rule_say_so(method: str, tmp_path: Path) -> None:
+    run, trained = train(tmp_path, method, steps="2")
+    with pytest.raises(InputError, match=f"method={method}, which has no threshold"):
+        decide(run, trained.split)
+
+
+def test_what_does_not_fit_is_a_sentence(finished: Run, tmp_path: Path) -> None:
+    split: Split = small()[1]
+    with pytest.raises(InputError, match="expected samples of shape"):
+        decide(finished, split, Store(np.zeros((4, 1, 8, 8), np.uint8), "mine"))
+    other = small(seed="1")[1]
+    with pytest.raises(InputError, match="has changed: its split had the hash"):
+        decide(finished, other)
+    folder = tmp_path / "run"
+    shutil.copytree(finished.path, folder)
+    (folder / CHECKPOINT).unlink()
+    with pytest.raises(InputError, match="it holds the thresholds the run ended with"):
+        decide(Run(folder), split)
+    (folder / "summary.json").unlink()
+    with pytest.raises(InputError, match="the run did not finish"):
+        decide(Run(folder), split)
+
+
+def test_a_method_given_as_a_function_is_not_another(tmp_path: Path) -> None:
+    """The recipe names instant, what was trained is FreeMatch: its state does not fit."""
+    recipe, split = points("instant")
+    run = Run(tmp_path / "run")
+    fit(recipe, split, run=run, method=METHODS["freematch"])
+    with pytest.raises(InputError, match="does not fit method=instant; was another function trained"):
+        decide(run, split)
