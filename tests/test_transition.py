@@ -154,6 +154,15 @@ def test_volume_term_prefers_the_smaller_of_two_explanations() -> None:
     assert float(volmin.penalty(volmin(STEP, STEP)).detach()) < float(before.detach()) - 1e-3
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+def test_the_penalty_joins_whatever_trains_the_matrix(labelled: bool) -> None:
+    transitions = Transitions(VolumeMinimal(2, volume=0.5), labelled=labelled)
+    matrix, used = transitions(torch.zeros(2, 1), torch.zeros(2, 1), 1)
+    assert used.requires_grad is not labelled  # the unsupervised loss trains it only where its own does not
+    loss, _ = transitions.fit(matrix, torch.tensor([0]), torch.tensor([0]), sight([[0.9, 0.1]], [0]), STEP)
+    assert float(loss.detach()) == pytest.approx(0.5 * LOG(0.9) - labelled * LOG(0.95), rel=1e-4)
+
+
 def test_part_dependent_by_hand() -> None:
     parts = PartDependent(2, 2, parts=2, start=0.5)  # start .5: no identity added
     with torch.no_grad():
