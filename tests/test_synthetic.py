@@ -1,6 +1,9 @@
-"""The problem whose truth is known: what it says of its samples is true of them."""
+"""The problem whose truth is known: what it says of its samples, and the docs of the estimators, is true."""
 
 from __future__ import annotations
+
+import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import pytest
 from instant.data.synthetic import Smudged
 
 PROBLEM = Smudged()
+ROOT = Path(__file__).parent.parent
 
 
 def test_posterior_is_that_of_the_gaussians() -> None:
@@ -49,3 +53,11 @@ def test_images_say_what_their_vectors_say() -> None:
 
 def test_labelled_draws_take_the_classes_in_turn() -> None:
     assert PROBLEM.draw(10, seed=3, balanced=True).y.tolist() == [0, 1, 2, 3, 4] * 2
+
+
+@pytest.mark.parametrize(("file", "columns"), [("transition.csv", "SYNTHETIC")])
+def test_the_tables_of_the_docs_are_what_was_measured(file: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark = importlib.import_module("transition")
+    measured = benchmark.table(benchmark.read(ROOT / "benchmarks" / file), getattr(benchmark, columns))
+    assert measured in (ROOT / "docs" / "transition.md").read_text(encoding="utf-8")
