@@ -27,6 +27,7 @@ class Job(NamedTuple):
         """What names the job's row."""
         extra = [f"confident {self.confident:g}"] if self.confident else []
         extra += [value for name, value in self.options if name == "trained_on"]
+        extra += [f"{name[7:]} {value}" for name, value in self.options if name.startswith("method.")]
         name = ", ".join([self.transition, *extra])
         return dict(zip(KEY, (self.problem, str(self.labels), str(self.seed), name)))
 
@@ -151,8 +152,16 @@ def measure_synthetic(job: Job) -> Row:
 
 
 def source_jobs(source: str, labels: Iterable[int], seeds: Iterable[int], settings: dict[str, str]) -> list[Job]:
-    kinds = [("head", 0.0), ("head", 1.0), ("matrix", 0.0), ("matrix", 1.0), ("parts", 0.0), ("parts", 1.0)]
-    kinds += [("dual_t", 0.0), ("anchor", 0.0), ("volmin", 0.0), ("volmin", 1.0), ("network", 0.0), ("network", 1.0)]
+    kinds = [("head", 0.0), ("head", 0.5), ("head", 1.0), ("matrix", 0.0), ("matrix", 1.0), ("parts", 0.0)]
+    kinds += [
+        ("parts", 1.0),
+        ("dual_t", 0.0),
+        ("anchor", 0.0),
+        ("volmin", 0.0),
+        ("volmin", 1.0),
+        ("network", 0.0),
+        ("network", 1.0),
+    ]
     return [
         Job(source, number, seed, name, share, tuple(settings.items()))
         for seed in seeds

@@ -61,3 +61,14 @@ def test_the_tables_of_the_docs_are_what_was_measured(file: str, columns: str, m
     benchmark = importlib.import_module("transition")
     measured = benchmark.table(benchmark.read(ROOT / "benchmarks" / file), getattr(benchmark, columns))
     assert measured in (ROOT / "docs" / "transition.md").read_text(encoding="utf-8")
+
+
+def test_the_true_matrix_accepts_just_the_bayes_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P(k) - m(x) = T_kk (P(Y = k) - P(Y = s)): above the threshold if and only if k is the Bayes label."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    measures = importlib.import_module("transition_measure")
+    found = measures.measure_synthetic(measures.Job("vectors", 1, 4, "true T"))
+    test = PROBLEM.draw(measures.TEST, 3 * 4 + 2)
+    share = (test.noisy.argmax(1) == test.posterior.argmax(1)).mean()
+    assert (found["error_T"], found["error_tau"], found["bayes"]) == (0, 0, 1)
+    assert found["share"] == pytest.approx(share)
