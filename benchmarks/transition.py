@@ -32,8 +32,10 @@ from transition_measure import (
 
 HERE = Path(__file__).parent
 COLUMNS = {"error_T": "error of T", "error_tau": "error of tau", "share": "accepted %", "precision": "precision %"}
+PERCENT = ("share", "precision", "bayes", "accuracy")
 SYNTHETIC = COLUMNS | {"bayes": "Bayes label %"}
-TRAINED = {"error_T": "error of T", "error_identity": "of the identity"} | COLUMNS | {"accuracy": "accuracy %"}
+TRAINED = {"error_T": "error of T", "error_identity": "of the identity"} | COLUMNS
+TRAINED |= {"accuracy": "accuracy %", "runs": "runs"}
 
 
 def run(jobs: list[Job], measure: Callable[[Job], Row], path: Path, processes: int) -> None:
@@ -73,23 +75,21 @@ def read(path: Path) -> dict[tuple[str, int], list[Row]]:
 
 
 def table(found: dict[tuple[str, int], list[Row]], columns: dict[str, str]) -> str:
-    """Markdown: a line an estimator, a group of columns a label count, means over the seeds."""
+    """Markdown: a line an estimator, in each cell a number a label count; means over the runs there are."""
     labels = sorted({number for _, number in found})
     heads = [f"{title}: " + " / ".join(map(str, labels)) for title in columns.values()]
     lines = ["| estimator | " + " | ".join(heads) + " |", "|---" * (1 + len(heads)) + "|"]
     for name in dict.fromkeys(name for name, _ in found):
-        cells = []
-        for column in columns:
-            scale = 100 if column in ("share", "precision", "bayes", "accuracy") else 1
-            values = [
-                statistics.mean(scale * float(row[column]) for row in found[name, number])
-                if (name, number) in found
-                else float("nan")
-                for number in labels
-            ]
-            cells.append(" / ".join(f"{value:.1f}" if scale == 100 else f"{value:.3f}" for value in values))
+        cells = [" / ".join(_cell(found.get((name, number), []), column) for number in labels) for column in columns]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _cell(rows: list[Row], column: str) -> str:
+    if column == "runs" or not rows:
+        return str(len(rows)) if column == "runs" else "-"
+    mean = statistics.mean(float(row[column]) for row in rows)
+    return f"{100 * mean:.1f}" if column in PERCENT else f"{mean:.3f}"
 
 
 def draw(found: dict[tuple[str, int], list[Row]], path: Path) -> None:

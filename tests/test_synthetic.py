@@ -55,7 +55,10 @@ def test_labelled_draws_take_the_classes_in_turn() -> None:
     assert PROBLEM.draw(10, seed=3, balanced=True).y.tolist() == [0, 1, 2, 3, 4] * 2
 
 
-@pytest.mark.parametrize(("file", "columns"), [("transition.csv", "SYNTHETIC")])
+@pytest.mark.parametrize(
+    ("file", "columns"),
+    [("transition.csv", "SYNTHETIC"), ("transition-mixture.csv", "TRAINED"), ("transition-digits.csv", "TRAINED")],
+)
 def test_the_tables_of_the_docs_are_what_was_measured(file: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     benchmark = importlib.import_module("transition")
