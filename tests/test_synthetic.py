@@ -57,7 +57,12 @@ def test_labelled_draws_take_the_classes_in_turn() -> None:
 
 @pytest.mark.parametrize(
     ("file", "columns"),
-    [("transition.csv", "SYNTHETIC"), ("transition-mixture.csv", "TRAINED"), ("transition-digits.csv", "TRAINED")],
+    [
+        ("transition.csv", "SYNTHETIC"),
+        ("transition-mixture.csv", "TRAINED"),
+        ("transition-digits.csv", "TRAINED"),
+        ("transition-digits-full.csv", "TRAINED"),
+    ],
 )
 def test_the_tables_of_the_docs_are_what_was_measured(file: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
