@@ -1,4 +1,4 @@
-"""The pieces of a step against cases worked by hand: losses, alignment, transition, and whole methods."""
+"""The pieces of a step against cases worked by hand: losses, alignment, and whole methods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from instant.learner import Learner, commit
 from instant.losses import cross_entropy, forward_corrected, hard, one_hot, sharpen, squared_error
 from instant.methods import build_method
 from instant.mixmatch import MixMatch
-from instant.transition import TransitionHead, TransitionMatrix, inflow
 from instant.types import Prediction, Problem, Views
 
 LOG = math.log
@@ -116,58 +115,6 @@ def test_fairness_by_hand() -> None:
     torch.testing.assert_close(state["histogram"], torch.tensor([0.75, 0.25]))
     nothing, _ = fairness(probs, strong.log(), torch.zeros(3))
     assert float(nothing) == 0
-
-
-# -- transition -------------------------------------------------------------------------------------------------------
-
-
-def test_transition_matrix_as_released() -> None:
-    matrix = TransitionMatrix(10)(torch.zeros(1, 4), torch.zeros(1, 4))
-    off = 1 / (1 + math.exp(2))  # sigmoid(-2) = .1192; a row is 5 + off, then nine times off
-    torch.testing.assert_close(matrix.diagonal(), torch.full((10,), (5 + off) / (5 + 10 * off)))
-    torch.testing.assert_close(matrix.sum(1), torch.ones(10))
-    assert TransitionMatrix(100).scale == 10
-
-
-def test_transition_head_starts_near_the_identity_and_fits_its_loss() -> None:
-    head = TransitionHead(3, 4, start=0.9)
-    features = torch.randn(6, 3)
-    matrix = head(features, features)
-    torch.testing.assert_close(matrix.diagonal(dim1=1, dim2=2), torch.full((6, 4), 0.9))
-    torch.testing.assert_close(matrix.sum(2), torch.ones(6, 4))
-    # all of class 1 are called 2: the loss starts at -log((1 - .9) / 3) and its descent moves T[1, 2] up
-    y, predicted = torch.full((6,), 1), torch.full((6,), 2)
-    loss = head.loss(matrix, y, predicted)
-    assert float(loss.detach()) == pytest.approx(-LOG(0.1 / 3), rel=1e-5)
-    optimizer = torch.optim.SGD(head.parameters(), lr=1.0)
-    for _ in range(200):
-        optimizer.zero_grad()
-        head.loss(head(features, features), y, predicted).backward()
-        optimizer.step()
-    learnt = head(features, features)
-    assert float(learnt[:, 1, 2].min()) > 0.9
-    torch.testing.assert_close(learnt[:, 0], matrix[:, 0].detach(), msg="rows without data stay where they were")
-
-
-def test_transition_head_depends_on_the_instance() -> None:
-    """Two kinds of samples of class 0, one mislabelled as 1 and one not: T(x) must tell them apart."""
-    head = TransitionHead(2, 2)
-    features = torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).repeat(8, 1)
-    y, predicted = torch.zeros(16, dtype=torch.long), torch.tensor([0, 1]).repeat(8)
-    optimizer = torch.optim.SGD(head.parameters(), lr=0.5)
-    for _ in range(300):
-        optimizer.zero_grad()
-        head.loss(head(features, features), y, predicted).backward()
-        optimizer.step()
-    learnt = head(features[:2], features[:2])
-    assert float(learnt[0, 0, 0]) > 0.95
-    assert float(learnt[1, 0, 1]) > 0.95
-
-
-def test_inflow_is_a_column() -> None:
-    matrices = torch.arange(18.0).view(2, 3, 3)
-    assert inflow(matrices, torch.tensor([0, 2])).tolist() == [[0, 3, 6], [11, 14, 17]]
-    assert inflow(matrices[0], torch.tensor([1, 1])).tolist() == [[1, 4, 7], [1, 4, 7]]
 
 
 # -- whole methods; the model is the identity, so inputs are log-probabilities ----------------------------------------

@@ -16,6 +16,10 @@ from instant.types import Problem
 VARIANTS = {name: (name, {}) for name in METHODS} | {
     "instant, own network": ("instant", {"transition": "network"}),
     "instant, uncorrected": ("instant", {"correct": False}),
+    "instant, parts and confident samples": ("instant", {"transition": "parts", "confident": 0.5}),
+    "instant, volmin": ("instant", {"transition": "volmin"}),
+    "instant, dual_t": ("instant", {"transition": "dual_t"}),
+    "instant, anchor": ("instant", {"transition": "anchor"}),
 }
 
 

@@ -17,7 +17,7 @@ from instant.alignment import Alignment
 from instant.errors import InputError, nearest
 from instant.fairness import Fairness
 from instant.losses import sharpen, squared_error
-from instant.match import Match, Supervised, Transitions
+from instant.match import Match, Supervised
 from instant.mixmatch import MixMatch
 from instant.rules import (
     Curriculum,
@@ -28,6 +28,7 @@ from instant.rules import (
     SelfAdaptive,
     TruncatedGaussian,
 )
+from instant.transition import Transition, Transitions
 from instant.transition.registry import build_transition
 from instant.types import Evidence, MethodFunction, Problem, Wants
 from instant.vat import VAT
@@ -193,11 +194,14 @@ def instant(
     warmup: int = 0,
     weight: float = 1.0,
     transition_lr: float = 0.01,
+    confident: float = 0.0,
+    confident_from: float = 0.0,
 ) -> Match:
     """InstanT (Li 2023): the paper's method. Each sample's bar is min(1, m(x) + kappa_t).
 
     base           beta, the share of the mean confidence that makes kappa_t
-    transition     estimator of T(x): "head" on the classifier's detached features, "network" of its own, "matrix"
+    transition     estimator of T(x): "head" on the classifier's detached features, "network" of its own, "parts";
+                   of one T for all samples: "matrix", "volmin", "dual_t", "anchor" (docs/transition.md)
     relative       False: a fixed base instead of kappa_t (ablations I and III)
     align          False: no distribution alignment (ablations I and II)
     align_target   "uniform", or "labelled": the running mean of labelled predictions (release)
@@ -209,6 +213,8 @@ def instant(
     warmup         steps with threshold kappa_t and the plain loss: 0, or 10,240 (release)
     weight         lambda: 1, or 2 (what the release's second backward pass amounts to)
     transition_lr  learning rate of the estimator (SGD, momentum 0.9)
+    confident      share of the unlabelled rows that T is fitted on too: those furthest above their threshold
+    confident_from share of the run after which they are
 
     WRN: C10-40 94.83, C10-250 94.72, C10-4000 95.57, C100-400 53.94, C100-2500 67.09, C100-10000 72.30.
     ViT: C10-10 87.32, C10-40 97.93, C100-400 78.80, STL-40 85.09.
@@ -218,13 +224,23 @@ def instant(
     _choice("trained_on", trained_on, ("labelled", "unlabelled"))
     if resoftmax is not None and not (isinstance(resoftmax, int | float) and resoftmax > 0):
         raise InputError(f"method.resoftmax={resoftmax!r} must be none or a positive number, for example 0.5")
+    for option, share in (("confident", confident), ("confident_from", confident_from)):
+        if not 0 <= share <= 1:
+            raise InputError(f"method.{option}={share} must lie in [0, 1]: it is a share.")
+    estimator = build_transition(transition, p)
+    _check_trained(transition, estimator, trained_on, confident)
     steps = p.scaled(warmup) if warmup else 0
     threshold = Relative(base, of_unlabelled=kappa == "unlabelled") if relative else Fixed(base)
     return Match(
         InstanceDependent(threshold, clip=clip, resoftmax=resoftmax, warmup=steps),
         align=Alignment(p.classes, learn_target=align_target == "labelled", momentum=momentum) if align else None,
         transitions=Transitions(
-            build_transition(transition, p), labelled=trained_on == "labelled", correct=correct, warmup=steps
+            estimator,
+            labelled=trained_on == "labelled",
+            correct=correct,
+            warmup=steps,
+            confident=confident,
+            from_step=round(confident_from * p.steps),
         ),
         weight=weight,
         own_lr=transition_lr,
@@ -301,6 +317,22 @@ def _soft(temperature: float) -> Callable[[Tensor, Evidence], Tensor]:
         return probs if temperature == 1.0 else sharpen(probs, temperature)
 
     return target
+
+
+def _check_trained(name: str, estimator: Transition, trained_on: str, confident: float) -> None:
+    """Refuse what would be ignored: an estimator that only counts is not trained on anything."""
+    if not confident and trained_on == "labelled":
+        return
+    if not list(estimator.parameters()):
+        given = f"confident={confident}" if confident else f"trained_on={trained_on}"
+        raise InputError(
+            f"method.{given} needs a transition that is trained, but {name} only watches the predictions; leave it out."
+        )
+    if confident and trained_on == "unlabelled":
+        raise InputError(
+            f"method.confident={confident} adds samples to T's own loss, which trained_on=unlabelled leaves out; set "
+            "trained_on=labelled."
+        )
 
 
 def _choice(option: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -9,51 +9,19 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from instant.alignment import Alignment
 from instant.fairness import Fairness
-from instant.losses import cross_entropy, forward_corrected, hard
+from instant.losses import cross_entropy, hard
 from instant.rules import Rule
-from instant.transition import Transition, inflow
+from instant.transition import Sight, Transitions, inflow
 from instant.types import Decision, Evidence, Method, Network, Output, Prediction, State, Views, Wants
 
 
 def hard_target(probs: Tensor, seen: Evidence) -> Tensor:
     """The one-hot pseudo-label."""
     return hard(probs)
-
-
-class Transitions(nn.Module):
-    """How InstanT uses T(x): its column k for the threshold and for the corrected loss, and what trains it.
-
-    `labelled=True` trains T by its own loss on labelled data (the paper); False lets the unsupervised loss train it
-    (the authors' release). `correct=False` leaves the loss uncorrected. During `warmup` steps the loss is plain.
-    """
-
-    def __init__(self, estimator: Transition, *, labelled: bool = True, correct: bool = True, warmup: int = 0) -> None:
-        super().__init__()
-        self.estimator = estimator
-        self.labelled = labelled
-        self.correct = correct
-        self.warmup = warmup
-
-    def forward(self, features: Tensor, x: Tensor, y_l: Tensor, predicted_l: Tensor) -> tuple[Tensor, Tensor]:
-        """T of the unlabelled rows, and T's own loss; the first len(y_l) rows of the input are labelled."""
-        matrix = self.estimator(features.detach(), x)
-        rows_l, rows_u = (matrix, matrix) if matrix.ndim == 2 else (matrix[: len(y_l)], matrix[len(y_l) :])
-        if not self.labelled:
-            return rows_u, matrix.new_zeros(())
-        return rows_u.detach(), self.estimator.loss(rows_l, y_l, predicted_l)
-
-    def consistency(self, logits_s: Tensor, column: Tensor, target: Tensor, step: Tensor) -> Tensor:
-        """The consistency loss per row, forward-corrected once the warm-up is over."""
-        if not self.correct:
-            return cross_entropy(logits_s, target)
-        corrected = forward_corrected(logits_s, column)
-        if not self.warmup:
-            return corrected
-        return torch.where(step < self.warmup, cross_entropy(logits_s, target), corrected)
 
 
 class Match(Method):
@@ -113,14 +81,12 @@ class Match(Method):
             probs, moved = self.align(raw, probs_l)
             state |= _named("align", moved)
 
-        column = own_loss = None
+        column = matrix = None
         if self.transitions is not None:
             features = torch.cat([labelled.features, weak.features])
-            inputs = torch.cat([views.x_l, views.x_w])
-            matrix, own_loss = self.transitions(features, inputs, views.y_l, probs_l.argmax(1))
-            column = inflow(matrix, probs.argmax(1))
-            metrics["transition_diagonal"] = matrix.diagonal(dim1=-2, dim2=-1).mean()
-            metrics["loss_transition"] = own_loss
+            matrix, used = self.transitions(features, torch.cat([views.x_l, views.x_w]), len(views.y_l))
+            column = inflow(used, probs.argmax(1))
+            metrics["transition_diagonal"] = used.diagonal(dim1=-2, dim2=-1).mean()
 
         seen = Evidence(probs, probs_l, views.y_l, views.index, views.step, None if column is None else column.detach())
         selection, moved = self.rule(seen)
@@ -134,8 +100,13 @@ class Match(Method):
         unsupervised = (selection.weight * per_row).mean()
         metrics["loss_unsupervised"] = unsupervised
 
+        confidence, label = probs.max(1)
         total = supervised + ramped(self.weight, self.ramp, views.step) * unsupervised
-        if own_loss is not None:
+        if self.transitions is not None and matrix is not None:
+            sight = Sight(raw, student.detach().argmax(1), label, confidence - selection.threshold)
+            own_loss, moved = self.transitions.fit(matrix, views.y_l, probs_l.argmax(1), sight, views.step)
+            state |= _named("transitions.estimator", moved)
+            metrics["loss_transition"] = own_loss
             total = total + own_loss
         if self.fairness is not None:
             fairness, moved = self.fairness(raw, student, selection.weight)
@@ -143,7 +114,6 @@ class Match(Method):
             metrics["loss_fairness"] = fairness
             total = total + fairness
 
-        confidence, label = probs.max(1)
         decision = Decision(views.index, label, confidence, selection.threshold, selection.weight)
         return Output(total, detached(metrics), detached(state), decision)
 

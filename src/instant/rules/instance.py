@@ -39,7 +39,7 @@ class InstanceDependent(Rule):
         self.warmup = warmup
 
     def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
-        assert seen.inflow is not None, "an instance-dependent rule needs Match(transition=...)"
+        assert seen.inflow is not None, "an instance-dependent rule needs Match(transitions=...)"
         kappa, state = self.base.threshold(seen)
         posterior = seen.probs if self.resoftmax is None else F.softmax(seen.probs / self.resoftmax, dim=1)
         margin = instance_margin(posterior, seen.inflow)

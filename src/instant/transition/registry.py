@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from instant.errors import InputError, nearest
+from instant.transition.anchor import AnchorPoints
 from instant.transition.base import Transition
+from instant.transition.dual_t import DualT
 from instant.transition.head import TransitionHead
 from instant.transition.matrix import TransitionMatrix
 from instant.transition.network import TransitionNetwork
+from instant.transition.parts import PartDependent
+from instant.transition.volmin import VolumeMinimal
 from instant.types import Problem
 
 
@@ -19,7 +23,11 @@ def _network(p: Problem) -> Transition:
 TRANSITIONS = {
     "head": lambda p: TransitionHead(p.features, p.classes),
     "network": _network,
+    "parts": lambda p: PartDependent(p.features, p.classes),
     "matrix": lambda p: TransitionMatrix(p.classes),
+    "volmin": lambda p: VolumeMinimal(p.classes),
+    "dual_t": lambda p: DualT(p.classes),
+    "anchor": lambda p: AnchorPoints(p.classes),
 }
 
 
