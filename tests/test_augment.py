@@ -375,12 +375,23 @@ def test_policy_never_waits_for_the_device(policy, samples: Tensor):
     # Without values, any read by the host raises; on a device that is not the CPU, any CPU tensor does.
     with FakeTensorMode() as mode:
         assert policy(mode.from_tensor(samples), mode.from_tensor(random.root(10))).shape == samples.shape
-    assert policy(samples.to("meta"), random.root(10).to("meta")).device.type == "meta"
-    key = random.root(10)
+    samples, key = samples.to("meta"), random.root(10).to("meta")
     with _Recorder() as recorder:
-        policy(samples, key)
+        assert policy(samples, key).device.type == "meta"
     assert recorder.names
     assert not recorder.names & FORBIDDEN
+
+
+def test_a_pass_over_the_images_that_need_it_equals_passes_over_all():
+    samples = SETS["rgb"][:28]
+    operation = torch.arange(28) % 14
+    strength = random.integers(random.root(12), ops.STRENGTHS, 28)
+    amounts = ops.amounts(operation, strength, *samples.shape[-2:])
+    expected = samples
+    for change in ops.PASSES:
+        expected = change(expected, amounts)
+    assert torch.equal(ops.perform(samples, amounts), expected)
+    assert [int((amounts.passed == number).sum()) for number in (-1, 0, 1, 2)] == [2, 8, 8, 10]
 
 
 def test_compiled_strong_view_equals_eager():

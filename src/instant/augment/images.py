@@ -2,7 +2,8 @@
 
 Every magnitude is a (B,) tensor: each image has its own. The operations follow Pillow to the grey level.
 `apply` gives each image its own operation in three passes over the batch (levels, mixing, moving); in the passes of
-the other families the image meets the identity. Shapes are fixed and the host waits for nothing.
+the other families the image meets the identity. Shapes are fixed and the host waits for nothing. On a CPU there is
+nobody to wait for, and a pass takes just the images that need it.
 
 >>> images = torch.full((2, 3, 8, 8), 100, dtype=torch.uint8)
 >>> brightness(images, torch.tensor([0.5, 1.0]))[:, 0, 0, 0]
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from instant.augment import geometry, tables
 
@@ -156,12 +158,14 @@ class Amounts(NamedTuple):
     greyed: Tensor
     flattened: Tensor
     path: Tensor  # (..., B, 6), of `geometry.path`
+    passed: Tensor  # which pass changes the image: its place in PASSES, or -1
 
 
 def amounts(operation: Tensor, strength: Tensor, height: int, width: int) -> Amounts:
     """Of the operations `OPERATIONS[operation]` at `strength`, integers below STRENGTHS; of all rounds at once."""
     drawn = {name: operation == number for number, name in enumerate(OPERATIONS)}
     mixed = drawn["brightness"] | drawn["color"] | drawn["contrast"] | drawn["sharpness"]
+    relevelled = drawn["autocontrast"] | drawn["equalize"] | drawn["posterize"] | drawn["solarize"]
     tilt = between(strength, -0.3, 0.3)
     return Amounts(
         bits=torch.where(drawn["posterize"], 4 + strength * 5 // STRENGTHS, 8),
@@ -181,6 +185,7 @@ def amounts(operation: Tensor, strength: Tensor, height: int, width: int) -> Amo
             height=height,
             width=width,
         ),
+        passed=torch.where(relevelled, 0, torch.where(mixed, 1, torch.where(drawn["identity"], -1, 2))),
     )
 
 
@@ -191,7 +196,20 @@ def apply(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
 
 def perform(images: Tensor, amounts: Amounts) -> Tensor:
     """Give each image the one operation that its amounts, (B,), stand for."""
-    return geometry.follow(mix(relevel(images, amounts), amounts), amounts.path)
+    if images.device.type == "cpu" and not (torch.compiler.is_compiling() or isinstance(images, FakeTensor)):
+        return _perform_where_needed(images, amounts)
+    for change in PASSES:
+        images = change(images, amounts)
+    return images
+
+
+def _perform_where_needed(images: Tensor, amounts: Amounts) -> Tensor:
+    changed = images.clone()
+    for number, change in enumerate(PASSES):
+        rows = (amounts.passed == number).nonzero().squeeze(1)
+        if len(rows):
+            changed[rows] = change(images[rows], Amounts(*(amount[rows] for amount in amounts)))
+    return changed
 
 
 def relevel(images: Tensor, amounts: Amounts) -> Tensor:
@@ -213,6 +231,14 @@ def mix(images: Tensor, amounts: Amounts) -> Tensor:
     grey = tables.luma(images)
     other = (smooth(images) * smoothed).add_(grey * greyed).add_(tables.mean_level(grey) * flattened)
     return tables.to_bytes(other.float().lerp_(images.float(), share))  # `blend`; every step is exact here
+
+
+def move(images: Tensor, amounts: Amounts) -> Tensor:
+    """The operations that move pixels."""
+    return geometry.follow(images, amounts.path)
+
+
+PASSES = (relevel, mix, move)
 
 
 def between(strength: Tensor, low: float, high: float) -> Tensor:
