@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from instant.labelling.certificate import certify
     from instant.labelling.thresholds import instance_thresholds
     from instant.match import Match
+    from instant.model_selection import SemiSupervisedKFold, SemiSupervisedShuffleSplit
     from instant.rules import Rule
     from instant.theory import identifiability
 
@@ -37,6 +38,8 @@ __all__ = [
     "Match",
     "Recipe",
     "Rule",
+    "SemiSupervisedKFold",
+    "SemiSupervisedShuffleSplit",
     "arrays",
     "certify",
     "fit",
@@ -50,6 +53,8 @@ _HOMES = {
     "Match": "instant.match",
     "Recipe": "instant.config",
     "Rule": "instant.rules",
+    "SemiSupervisedKFold": "instant.model_selection",
+    "SemiSupervisedShuffleSplit": "instant.model_selection",
     "arrays": "instant.data.sources",
     "certify": "instant.labelling.certificate",
     "fit": "instant.engine.fit",
