@@ -82,7 +82,7 @@ def test_what_cannot_be_split(y: Any, sentence: str) -> None:
 
 @pytest.mark.parametrize("n_splits", [1, 0, 2.5, True, "3"])
 def test_how_many_folds(n_splits: Any) -> None:
-    with pytest.raises(InputError, match="n_splits=.* must be a whole number of at least 2"):
+    with pytest.raises(InputError, match=r"n_splits=.* must be a whole number of at least 2"):
         SemiSupervisedKFold(n_splits)
 
 
