@@ -198,13 +198,20 @@ class Run:
 
     def method_state(self) -> dict[str, Tensor]:
         """What the method had learnt by the end: T, running means, thresholds; kept in the last checkpoint."""
+        return self._last("learner.method.")
+
+    def sample_history(self) -> dict[str, Tensor]:
+        """What happened to every sample of the pool (`engine.history`), from the last checkpoint."""
+        return self._last("meter.history.")
+
+    def _last(self, prefix: str) -> dict[str, Tensor]:
         self.summary()  # or a sentence: the run is not finished
         path = self.path / CHECKPOINT
         if not path.exists():
             raise InputError(
                 f"{path} is not there: it holds the thresholds the run ended with. Put it back, or train again."
             )
-        return load_tensors(path, prefix="learner.method.")[0]
+        return load_tensors(path, prefix=prefix)[0]
 
     # -- audit --------------------------------------------------------------------------------------------------------
 
