@@ -84,7 +84,7 @@ class Watched:
 
 def test_a_run_against_its_own_decisions() -> None:
     """24 steps of 40 rows, three to an epoch of 120: row by row in plain Python."""
-    recipe, split = points("instant", ratio="5", **{"method.base": "0.3", "optim.lr": "0.1"})
+    recipe, split = points("instant", ratio="5", **{"method.base": "0.7", "optim.lr": "0.01"})
     program, watched = build_program(recipe, split), Watched()
     watched.watch(program)
     first, flips, last = [-1] * 120, [0] * 120, [-1] * 120
