@@ -1,4 +1,4 @@
-"""The command: train, evaluate, certify, list, demo, bench."""
+"""The command: train, evaluate, label, certify, export, list, demo, bench."""
 
 from __future__ import annotations
 
@@ -179,6 +179,29 @@ def certify(
     else:
         for errors, checks in enumerate(needed):
             typer.echo(f"{checks:,} random checks with {errors} wrong certify {100 * target:g} % precision.")
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
+    onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="graph that decides by itself; extra: onnx")] = None,
+    safetensors: Annotated[Path | None, typer.Option(metavar="FILE", help="weights, their card as metadata")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+) -> None:
+    """Take a run's model away: instant export RUN --onnx model.onnx."""
+    from instant.export import export_onnx, export_safetensors
+    from instant.run import Run
+
+    if onnx is None and safetensors is None:
+        raise InputError("say what to write: --onnx FILE, --safetensors FILE, or both.")
+    run = Run(folder)
+    if safetensors is not None:
+        export_safetensors(run, safetensors, force=force)
+        typer.echo(f"{safetensors}: the weights, with backbone, shape, classes and normalisation as metadata")
+    if onnx is not None:
+        outputs = export_onnx(run, onnx, force=force)
+        note = "" if "tau" in outputs else f"; {run.recipe().method} has no threshold, so nobody is accepted or refused"
+        typer.echo(f"{onnx}: samples, any number of them -> {', '.join(outputs)}{note}")
 
 
 class Listing(StrEnum):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from instant.data.split import Split
 from instant.data.store import Store
@@ -58,10 +59,14 @@ def decide_rows(
     judge: Judge, store: Store, rows: np.ndarray, classes: tuple[str, ...], *, batch: int = 1024
 ) -> Decisions:
     """Decisions about some samples of a store; each is its own, whatever the others are."""
-    parts = []
-    batch = max(1, min(batch, BYTES // max(1, store.samples[:1].nbytes)))
-    for start in range(0, len(rows), batch):
-        block = np.require(store.samples[rows[start : start + batch]], requirements=["C", "W"])
-        parts.append([part.cpu() for part in judge(torch.from_numpy(block).to(judge.step.device))])
-    columns = Verdict(*(torch.cat(column).contiguous().numpy() for column in zip(*parts)))
-    return Decisions(**columns._asdict(), ids=rows, classes=classes)
+    device = judge.step.device
+    parts = [[part.cpu() for part in judge(block.to(device))] for block in batches(store, rows, batch)]
+    columns = {name: torch.cat(column).contiguous().numpy() for name, column in zip(Verdict._fields, zip(*parts))}
+    return Decisions(**columns, ids=rows, classes=classes)
+
+
+def batches(store: Store, rows: np.ndarray, batch: int = 1024) -> Iterator[Tensor]:
+    """Samples at these positions, as many at a time as `batch` and memory allow."""
+    size = max(1, min(batch, BYTES // max(1, store.samples[:1].nbytes)))
+    for start in range(0, len(rows), size):
+        yield torch.from_numpy(np.require(store.samples[rows[start : start + size]], requirements=["C", "W"]))
