@@ -131,6 +131,43 @@ def evaluate(
 
 
 @app.command()
+def label(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
+    out: Annotated[Path, typer.Option(help="file to write: .parquet, .csv, or .json for Label Studio")],
+    path: Annotated[Path | None, typer.Argument(help=".npy or .npz of samples; none: the run's own pool")] = None,
+    form: Annotated[str | None, typer.Option("--format", help="parquet, csv, label-studio; none: by suffix")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+) -> None:
+    """Labels with confidence, threshold and reason, a row a sample; the same command again resumes what was stopped."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from instant.data.sources import load
+    from instant.engine.build import split_for
+    from instant.labelling.formats import choose_format
+    from instant.labelling.stream import label as write_labels
+    from instant.run import Run
+
+    run = Run(folder)
+    chosen = choose_format(out, form)
+    recipe = run.recipe()
+    err = Console(stderr=True)
+    columns = (TextColumn("labelling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        done = write_labels(
+            run,
+            out,
+            path=path,
+            pool=lambda: split_for(recipe, load(recipe.source, recipe.data)),
+            form=chosen,
+            force=force,
+            report=lambda rows, total: bar.update(task, completed=rows, total=total),
+        )
+    again = f" ({done.resumed:,} from an earlier call)" if done.resumed else ""
+    typer.echo(f"{out}: {done.samples:,} samples{again}, {done.accepted:,} accepted")
+
+
+@app.command()
 def certify(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
     draw: Annotated[int | None, typer.Option(help="draw so many accepted samples to check; needs --out")] = None,

@@ -40,11 +40,7 @@ def decide(run: Run, split: Split, store: Store | None = None, *, device: str = 
 
     Samples go through the network in batches, and the table is all that grows with their number.
     """
-    if (before := run.split_record().get("hash")) != split.hash:
-        raise InputError(
-            f"the data of {run} has changed: its split had the hash {before}, now it is {split.hash}; put the same "
-            "files back, or train again."
-        )
+    check_split(run, split)
     judge, classes, shape = load_judge(run)
     require_rule(judge, run)
     if store is not None and store.shape != shape:
@@ -52,6 +48,15 @@ def decide(run: Run, split: Split, store: Store | None = None, *, device: str = 
     rows = split.pool if store is None else np.arange(len(store))
     samples = split.train if store is None else store
     return decide_rows(judge.to(choose_device(device)), samples, rows, classes, batch=batch)
+
+
+def check_split(run: Run, split: Split) -> None:
+    """The pool must be the one the run learnt on."""
+    if (before := run.split_record().get("hash")) != split.hash:
+        raise InputError(
+            f"the data of {run} has changed: its split had the hash {before}, now it is {split.hash}; put the same "
+            "files back, or train again."
+        )
 
 
 @torch.no_grad()
