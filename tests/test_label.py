@@ -31,7 +31,7 @@ NUMBERS = {
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Split]:
     """InstanT on vectors, where some are accepted and some are not."""
-    recipe, split = points("instant", **{"method.base": "0.3"})
+    recipe, split = points("instant", **{"method.base": "0.7", "optim.lr": "0.01", "steps": "30"})
     run = Run(tmp_path_factory.mktemp("label") / "mine")
     fit(recipe, split, run=run)
     return run, split
