@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from safetensors import safe_open
 
 import instant
 from instant.backbones import build
+from instant.backbones.registry import without_weights
 from instant.cli import main
 from instant.engine.evaluate import evaluate_run
 from instant.engine.fit import fit
 from instant.errors import InputError
 from instant.export import export_onnx, export_safetensors
 from instant.labelling.decisions import decide
+from instant.labelling.stream import label
 from instant.run import Run
 
 MADE = {
@@ -139,3 +142,25 @@ def test_without_the_extra_it_is_a_sentence(
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert main(["export", str(finished), "--onnx", str(tmp_path / "model.onnx")]) == 2
     assert 'pip install "instant-ssl[onnx]"' in capsys.readouterr().err
+
+
+def test_a_folder_cannot_make_anything_run(finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe may name any function of any module: only a caller who names it too gets it imported."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished.path, folder)
+    recipe = json.loads((folder / "recipe.json").read_text())
+    recipe["recipe"]["method"] = "trap:spring"
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    (tmp_path / "trap.py").write_text("raise RuntimeError('this ran')\n\ndef spring(problem): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for attempt in (
+        lambda: instant.load(folder),
+        lambda: export_onnx(Run(folder), tmp_path / "model.onnx"),
+        lambda: label(Run(folder), tmp_path / "labels.csv", pool=lambda: small()[1]),
+    ):
+        with pytest.raises(InputError, match="trap:spring, which is code"):
+            attempt()
+    words = ["label", str(folder), "--out", str(tmp_path / "labels.csv"), "--method", "instant"]
+    assert main(words) == 0  # what the caller names is what is run
+    assert len(instant.load(folder, method="instant").predict(small()[1].test.samples[:3])) == 3
+    assert without_weights({"pretrained": True, "checkpoint_path": "evil.pth", "depth": 2}) == {"depth": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from contextlib import suppress
@@ -136,6 +137,7 @@ def label(
     out: Annotated[Path, typer.Option(help="file to write: .parquet, .csv, or .json for Label Studio")],
     path: Annotated[Path | None, typer.Argument(help=".npy or .npz of samples; none: the run's own pool")] = None,
     form: Annotated[str | None, typer.Option("--format", help="parquet, csv, label-studio; none: by suffix")] = None,
+    method: Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
 ) -> None:
     """Labels with confidence, threshold and reason, a row a sample; the same command again resumes what was stopped."""
@@ -150,6 +152,8 @@ def label(
     run = Run(folder)
     chosen = choose_format(out, form)
     recipe = run.recipe()
+    if method is not None:  # the folder's word for a module to import is not taken
+        recipe = dataclasses.replace(recipe, method=method)
     err = Console(stderr=True)
     columns = (TextColumn("labelling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
@@ -161,6 +165,7 @@ def label(
             pool=lambda: split_for(recipe, load(recipe.source, recipe.data)),
             form=chosen,
             force=force,
+            method=method,
             report=lambda rows, total: bar.update(task, completed=rows, total=total),
         )
     again = f" ({done.resumed:,} from an earlier call)" if done.resumed else ""
@@ -223,6 +228,7 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
     onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="graph that decides by itself; extra: onnx")] = None,
     safetensors: Annotated[Path | None, typer.Option(metavar="FILE", help="weights, their card as metadata")] = None,
+    method: Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
 ) -> None:
     """Take a run's model away: instant export RUN --onnx model.onnx."""
@@ -236,7 +242,7 @@ def export(
         export_safetensors(run, safetensors, force=force)
         typer.echo(f"{safetensors}: the weights, with backbone, shape, classes and normalisation as metadata")
     if onnx is not None:
-        outputs = export_onnx(run, onnx, force=force)
+        outputs = export_onnx(run, onnx, force=force, method=method)
         note = "" if "tau" in outputs else f"; {run.recipe().method} has no threshold, so nobody is accepted or refused"
         typer.echo(f"{onnx}: samples, any number of them -> {', '.join(outputs)}{note}")
 

@@ -35,7 +35,7 @@ class _Deciding(nn.Module):
         return found.label, found.probs, found.tau, found.accepted
 
 
-def export_onnx(run: Run, path: Path, *, force: bool = False) -> tuple[str, ...]:
+def export_onnx(run: Run, path: Path, *, force: bool = False, method: str | None = None) -> tuple[str, ...]:
     """Write the graph `samples -> label, probabilities, tau, accepted`, any number of samples; returns the outputs.
 
     It takes what the run was trained on, uint8 images (batch, C, H, W) or float32 vectors (batch, D), and normalises
@@ -48,7 +48,7 @@ def export_onnx(run: Run, path: Path, *, force: bool = False) -> tuple[str, ...]
         import onnxscript  # noqa: F401 (torch's exporter is written with it)
     except ImportError as error:
         raise InputError(f'--onnx needs the onnx extra ({error}): pip install "instant-ssl[onnx]"') from error
-    judge, _, shape = load_judge(run)
+    judge, _, shape = load_judge(run, method)
     module = _Deciding(judge).eval()
     outputs = DECIDED if judge.decides else DECIDED[:2]
     samples = torch.zeros(3, *shape, dtype=torch.uint8 if len(shape) == 3 else torch.float32)

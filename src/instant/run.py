@@ -24,7 +24,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import instant
-from instant.backbones.registry import build
+from instant.backbones.registry import build, without_weights
 from instant.config import Recipe
 from instant.data.files import atomic
 from instant.data.split import Split
@@ -191,8 +191,8 @@ class Run:
         card = self._read_formatted("model.json")
         try:
             shape, classes = tuple(card["shape"]), len(card["classes"])
-            network = build(card["backbone"], shape=shape, classes=classes, **card["backbone_options"])
-        except (KeyError, TypeError) as error:
+            network = build(card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"]))
+        except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{self.path / 'model.json'} does not describe a network ({error!r}).") from error
         tensors, _ = load_tensors(self.path / "model.safetensors")
         try:

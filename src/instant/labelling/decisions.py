@@ -41,7 +41,7 @@ def decide(run: Run, split: Split, store: Store | None = None, *, device: str = 
     Samples go through the network in batches, and the table is all that grows with their number.
     """
     check_split(run, split)
-    judge, classes, shape = load_judge(run)
+    judge, classes, shape = load_judge(run, run.recipe().method)  # whoever made the split has run it already
     require_rule(judge, run)
     if store is not None and store.shape != shape:
         raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instant.alignment import rescaled
-from instant.backbones.registry import build
+from instant.backbones.registry import build, without_weights
 from instant.data.feed import Normalise
 from instant.data.split import Split
 from instant.data.store import Store
@@ -26,7 +26,7 @@ from instant.methods import build_method
 from instant.rules import Curriculum, Fixed, InstanceDependent, Relative, Rule, SelfAdaptive, TruncatedGaussian
 from instant.run import Run
 from instant.transition import inflow
-from instant.types import Evidence, Method, Prediction, Problem, State
+from instant.types import Evidence, Method, MethodFunction, Prediction, Problem, State
 
 
 class Verdict(NamedTuple):
@@ -181,14 +181,24 @@ def reference_of(network: nn.Module, method: Method, split: Split, normalise: No
     return found
 
 
-def load_judge(run: Run) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
-    """The judge of a finished run on the CPU, its classes and the shape of a sample. Nothing that is read runs code."""
+def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
+    """The judge of a finished run on the CPU, its classes and the shape of a sample. Nothing that is read runs code.
+
+    A method of your own is code: the caller names it, the folder's word for it is not taken.
+    """
+    recipe = run.recipe()
+    if method is None and ":" in recipe.method:
+        raise InputError(
+            f"{run} was trained with a method of its own, {recipe.method}, which is code, and a run folder is not "
+            "trusted to run any; if you know it, name it yourself with method (--method)."
+        )
+    method = method or recipe.method
     network, card = run.load_model()
-    recipe, classes, shape = run.recipe(), tuple(card["classes"]), tuple(card["shape"])
+    classes, shape = tuple(card["classes"]), tuple(card["shape"])
     normalise = Normalise(card["mean"], card["std"], images=len(shape) == 3)
 
     def second(outputs: int) -> nn.Module:
-        return build(recipe.backbone, shape=shape, classes=outputs, **recipe.backbone_options)
+        return build(recipe.backbone, shape=shape, classes=outputs, **without_weights(recipe.backbone_options))
 
     problem = Problem(
         classes=len(classes),
@@ -197,16 +207,16 @@ def load_judge(run: Run) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
         steps=recipe.steps,
         network=second,
     )
-    method = build_method(recipe.method, problem, **recipe.method_options)
-    if not isinstance(method, Match):
+    built = build_method(method, problem, **recipe.method_options)
+    if not isinstance(built, Match):
         return Judge(network, normalise, None, {}), classes, shape
     try:
-        method.load_state_dict(run.method_state())
+        built.load_state_dict(run.method_state())
     except RuntimeError as error:
         raise InputError(
             f"{run}: its checkpoint does not fit method={recipe.method}; was another function trained? ({error})"
         ) from error
-    return Judge(network, normalise, method, run.reference(), step=recipe.steps - 1), classes, shape
+    return Judge(network, normalise, built, run.reference(), step=recipe.steps - 1), classes, shape
 
 
 def require_rule(judge: Judge, run: Run) -> None:

@@ -13,6 +13,7 @@ from instant.labelling.decisions import Decisions, batches, decide_rows
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import load_judge, require_rule
 from instant.run import Run
+from instant.types import MethodFunction
 
 
 class Model:
@@ -22,9 +23,9 @@ class Model:
     decision, on aligned probabilities where it aligns, and may call a sample otherwise.
     """
 
-    def __init__(self, run: Run, device: str = "auto") -> None:
+    def __init__(self, run: Run, device: str = "auto", method: str | MethodFunction | None = None) -> None:
         self.run = run
-        judge, self.classes, self.shape = load_judge(run)
+        judge, self.classes, self.shape = load_judge(run, method)
         self._judge = judge.to(choose_device(device))
 
     def predict(self, x: Any) -> np.ndarray:
@@ -46,8 +47,10 @@ class Model:
         return decide_rows(self._judge, store, np.arange(len(store)), self.classes)
 
 
-def load(run: str | Path, *, device: str = "auto") -> Model:
+def load(run: str | Path, *, device: str = "auto", method: str | MethodFunction | None = None) -> Model:
     """The model of a finished run folder. Safetensors and JSON are all that is read: nothing in them can run code.
+
+    `method` is for runs of a method of your own: its function, or `package.module:function`.
 
     >>> import tempfile
     >>> import numpy as np
@@ -67,4 +70,4 @@ def load(run: str | Path, *, device: str = "auto") -> Model:
     ([1, 0], ('high', 'low'))
     >>> folder.cleanup()
     """
-    return Model(Run(run), device)
+    return Model(Run(run), device, method)

@@ -59,6 +59,7 @@ def label(
     pool: Callable[[], Split] | None = None,
     form: str = "parquet",
     force: bool = False,
+    method: str | None = None,
     device: str = "auto",
     report: Report = lambda done, total: None,
     block: int = BLOCK,
@@ -67,7 +68,7 @@ def label(
     with _writing(out), locked(out):
         if out.exists() and not force:
             raise InputError(f"{out} is there already; choose another --out, or add --force.")
-        judge, classes, shape = load_judge(run)
+        judge, classes, shape = load_judge(run, method)
         require_rule(judge, run)
         if path is not None:
             job = _from_path(path, shape)
