@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from instant.engine.fit import fit
     from instant.errors import InputError
     from instant.labelling.certificate import certify
+    from instant.labelling.model import load
     from instant.labelling.thresholds import instance_thresholds
     from instant.match import Match
     from instant.model_selection import SemiSupervisedKFold, SemiSupervisedShuffleSplit
@@ -45,6 +46,7 @@ __all__ = [
     "fit",
     "identifiability",
     "instance_thresholds",
+    "load",
     "make_split",
 ]
 
@@ -60,6 +62,7 @@ _HOMES = {
     "fit": "instant.engine.fit",
     "identifiability": "instant.theory",
     "instance_thresholds": "instant.labelling.thresholds",
+    "load": "instant.labelling.model",
     "make_split": "instant.data.split",
 }
 

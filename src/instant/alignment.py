@@ -38,5 +38,10 @@ class Alignment(nn.Module):
         target = self.target
         if self.learn_target:
             state["target"] = target = target.lerp(probs_l.mean(0), 1 - self.momentum)
-        aligned = probs * (target + 1e-6) / (model + 1e-6)
-        return aligned / aligned.sum(1, keepdim=True), state
+        return rescaled(probs, target, model), state
+
+
+def rescaled(probs: Tensor, target: Tensor, model: Tensor) -> Tensor:
+    """Norm(P_j * target_j / model_j), row by row."""
+    aligned = probs * (target + 1e-6) / (model + 1e-6)
+    return aligned / aligned.sum(1, keepdim=True)

@@ -1,7 +1,8 @@
-"""The command: train, evaluate, certify, list, demo, bench."""
+"""The command: train, evaluate, label, certify, export, list, demo, bench."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from contextlib import suppress
@@ -131,6 +132,47 @@ def evaluate(
 
 
 @app.command()
+def label(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
+    out: Annotated[Path, typer.Option(help="file to write: .parquet, .csv, or .json for Label Studio")],
+    path: Annotated[Path | None, typer.Argument(help=".npy or .npz of samples; none: the run's own pool")] = None,
+    form: Annotated[str | None, typer.Option("--format", help="parquet, csv, label-studio; none: by suffix")] = None,
+    method: Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+) -> None:
+    """Labels with confidence, threshold and reason, a row a sample; the same command again resumes what was stopped."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from instant.data.sources import load
+    from instant.engine.build import split_for
+    from instant.labelling.formats import choose_format
+    from instant.labelling.stream import label as write_labels
+    from instant.run import Run
+
+    run = Run(folder)
+    chosen = choose_format(out, form)
+    recipe = run.recipe()
+    if method is not None:  # the folder's word for a module to import is not taken
+        recipe = dataclasses.replace(recipe, method=method)
+    err = Console(stderr=True)
+    columns = (TextColumn("labelling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        done = write_labels(
+            run,
+            out,
+            path=path,
+            pool=lambda: split_for(recipe, load(recipe.source, recipe.data)),
+            form=chosen,
+            force=force,
+            method=method,
+            report=lambda rows, total: bar.update(task, completed=rows, total=total),
+        )
+    again = f" ({done.resumed:,} from an earlier call)" if done.resumed else ""
+    typer.echo(f"{out}: {done.samples:,} samples{again}, {done.accepted:,} accepted")
+
+
+@app.command()
 def certify(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
     draw: Annotated[int | None, typer.Option(help="draw so many accepted samples to check; needs --out")] = None,
@@ -179,6 +221,30 @@ def certify(
     else:
         for errors, checks in enumerate(needed):
             typer.echo(f"{checks:,} random checks with {errors} wrong certify {100 * target:g} % precision.")
+
+
+@app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
+    onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="graph that decides by itself; extra: onnx")] = None,
+    safetensors: Annotated[Path | None, typer.Option(metavar="FILE", help="weights, their card as metadata")] = None,
+    method: Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+) -> None:
+    """Take a run's model away: instant export RUN --onnx model.onnx."""
+    from instant.export import export_onnx, export_safetensors
+    from instant.run import Run
+
+    if onnx is None and safetensors is None:
+        raise InputError("say what to write: --onnx FILE, --safetensors FILE, or both.")
+    run = Run(folder)
+    if safetensors is not None:
+        export_safetensors(run, safetensors, force=force)
+        typer.echo(f"{safetensors}: the weights, with backbone, shape, classes and normalisation as metadata")
+    if onnx is not None:
+        outputs = export_onnx(run, onnx, force=force, method=method)
+        note = "" if "tau" in outputs else f"; {run.recipe().method} has no threshold, so nobody is accepted or refused"
+        typer.echo(f"{onnx}: samples, any number of them -> {', '.join(outputs)}{note}")
 
 
 class Listing(StrEnum):

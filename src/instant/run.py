@@ -4,6 +4,7 @@ recipe.json, split.json    what was asked for, and who was labelled
 metrics.jsonl              one line per logging interval: the curves
 checkpoint/                what is needed to resume exactly
 model.safetensors, .json   the trained network and how to rebuild it: what is shared
+reference.safetensors      what the thresholds rest on: probabilities of the labelled samples
 summary.json               the results; written last, so its presence means that the run is finished
 audit.json                 which accepted samples were drawn for a person to check, if any were
 """
@@ -11,6 +12,7 @@ audit.json                 which accepted samples were drawn for a person to che
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shlex
@@ -22,7 +24,7 @@ from typing import Any
 from torch import Tensor, nn
 
 import instant
-from instant.backbones.registry import build
+from instant.backbones.registry import build, without_weights
 from instant.config import Recipe
 from instant.data.files import atomic
 from instant.data.split import Split
@@ -34,7 +36,7 @@ CHECKPOINT = Path("checkpoint") / "state.safetensors"
 # In the order of removal: a folder left half emptied is first an unfinished run, then none
 FILES = (
     Path("summary.json"), Path("recipe.json"), Path("audit.json"), CHECKPOINT, Path("metrics.jsonl"),
-    Path("model.json"), Path("model.safetensors"), Path("split.json"),
+    Path("model.json"), Path("model.safetensors"), Path("reference.safetensors"), Path("split.json"),
 )  # fmt: skip
 
 
@@ -172,9 +174,12 @@ class Run:
             )
         return tensors, int(meta["step"]), float(meta["seconds"])
 
-    def finish(self, network: nn.Module, card: dict[str, Any], summary: dict[str, Any]) -> None:
-        """Write the shared model, then the summary."""
+    def finish(
+        self, network: nn.Module, card: dict[str, Any], reference: dict[str, Tensor], summary: dict[str, Any]
+    ) -> None:
+        """Write the shared model, what its thresholds rest on, then the summary."""
         save_tensors(self.path / "model.safetensors", network.state_dict(), {"format": str(FORMAT)})
+        save_tensors(self.path / "reference.safetensors", reference, {"format": str(FORMAT)})
         self._write("model.json", {"format": FORMAT, "instant": instant.__version__, **card})
         self._write("summary.json", summary)
 
@@ -186,8 +191,8 @@ class Run:
         card = self._read_formatted("model.json")
         try:
             shape, classes = tuple(card["shape"]), len(card["classes"])
-            network = build(card["backbone"], shape=shape, classes=classes, **card["backbone_options"])
-        except (KeyError, TypeError) as error:
+            network = build(card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"]))
+        except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{self.path / 'model.json'} does not describe a network ({error!r}).") from error
         tensors, _ = load_tensors(self.path / "model.safetensors")
         try:
@@ -198,13 +203,35 @@ class Run:
 
     def method_state(self) -> dict[str, Tensor]:
         """What the method had learnt by the end: T, running means, thresholds; kept in the last checkpoint."""
+        return self._last("learner.method.")
+
+    def reference(self) -> dict[str, Tensor]:
+        """What the thresholds rest on (`labelling.judge.reference_of`)."""
+        self.summary()  # or a sentence: the run is not finished
+        return load_tensors(self.path / "reference.safetensors")[0]
+
+    def fingerprint(self) -> str:
+        """Of all that decides about samples: another one, other decisions."""
+        digest = hashlib.sha256()
+        for name in ("recipe.json", "split.json", "model.json", "model.safetensors", "reference.safetensors"):
+            with open(self.path / name, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        for name, value in sorted(self.method_state().items()):
+            digest.update(name.encode() + value.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def sample_history(self) -> dict[str, Tensor]:
+        """What happened to every sample of the pool (`engine.history`), from the last checkpoint."""
+        return self._last("meter.history.")
+
+    def _last(self, prefix: str) -> dict[str, Tensor]:
         self.summary()  # or a sentence: the run is not finished
         path = self.path / CHECKPOINT
         if not path.exists():
             raise InputError(
                 f"{path} is not there: it holds the thresholds the run ended with. Put it back, or train again."
             )
-        return load_tensors(path, prefix="learner.method.")[0]
+        return load_tensors(path, prefix=prefix)[0]
 
     # -- audit --------------------------------------------------------------------------------------------------------
 

@@ -97,6 +97,12 @@ def build(name: str, *, shape: Shape, classes: int, **args: Any) -> Backbone:
     return info.make(shape, classes, **args)
 
 
+def without_weights(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that shape a network, without those by which timm fetches weights or opens a pickle."""
+    weights = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir")
+    return {name: value for name, value in options.items() if name not in weights}
+
+
 def _check_shape(name: str, shape: Shape, dims: int) -> None:
     if len(shape) != dims or min(shape) < 1:
         wanted = "images (C, H, W)" if dims == 3 else "vectors (D,)"

@@ -143,6 +143,10 @@ def convolve(conv: nn.Module, rows: Rows, skip: Rows | None = None) -> Rows:
         return rows
     assert isinstance(conv, nn.Conv2d)
     first, whole, weight = rows.first, rows.whole, conv.weight.to(rows.whole.dtype)
+    if not (conv.training or torch.is_grad_enabled() or whole.is_cuda):  # plain operations, which can be exported
+        y = F.conv2d(whole, weight, None, conv.stride, conv.padding)
+        y = y if skip is None else y + skip.whole
+        return Rows(y, y)
     thin = narrow.fits(conv, whole)
     if thin:
         first, whole, weight = (narrow.padded(part) for part in (first, whole, weight))
@@ -158,9 +162,13 @@ class NormAct(nn.BatchNorm2d):
         self.slope = slope
         self.num_batches_tracked = None  # counts nothing here: the momentum is fixed
 
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any) -> None:
+        """Tensors from a file say no version, and torch would add the count that there is none of here."""
+        super()._load_from_state_dict(state_dict, prefix, {**local_metadata, "version": 2}, *rest)
+
     def forward(self, rows: Rows) -> Rows:  # type: ignore[override]
         if not self.training:
-            assert len(rows.first) == len(rows.whole), "without batch statistics rows are independent"
+            assert rows.first.shape == rows.whole.shape, "without batch statistics rows are independent"
             y = F.leaky_relu(super().forward(rows.first), self.slope)
             return Rows(y, y.detach())
         moments = _moments(rows, self.weight.dtype)

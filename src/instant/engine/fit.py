@@ -21,6 +21,7 @@ from instant.engine.evaluate import evaluate
 from instant.engine.step import Program
 from instant.engine.summary import model_card, summarise
 from instant.errors import InputError
+from instant.labelling.judge import reference_of
 from instant.learner import Learner
 from instant.run import Run
 from instant.types import MethodFunction
@@ -128,7 +129,8 @@ def fit(
 
         summary = summarise(recipe, split, history, seconds=time.perf_counter() - started, device=device)
         if run is not None:
-            run.finish(learner.judged, model_card(recipe, split), summary)
+            rests_on = reference_of(learner.judged, learner.method, split, program.feed.normalise)
+            run.finish(learner.judged, model_card(recipe, split), rests_on, summary)
     for callback in callbacks:
         callback.end(summary)
     return Trained(recipe, split, learner, summary, history)

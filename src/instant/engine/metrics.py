@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from instant.data.feed import Normalise
 from instant.data.split import Oracle
 from instant.data.store import Store
+from instant.engine.history import History
 from instant.types import Output
 
 SLOTS = 16  # room for a method's own named metrics
@@ -41,6 +42,7 @@ class Meter(nn.Module):
         self.register_buffer("histogram", torch.zeros(BINS, dtype=torch.float64))
         self.register_buffer("broken", torch.tensor(-1))  # first step with a loss that is not finite
         self.register_buffer("suspects", torch.zeros(SLOTS, dtype=torch.float64), persistent=False)  # its metrics
+        self.history = History(len(truth))
 
     @torch.no_grad()
     def add(self, output: Output, step: Tensor) -> None:
@@ -59,6 +61,7 @@ class Meter(nn.Module):
             shared = torch.stack([part.double().sum() for part in parts])
             place = (d.threshold * BINS).long().clamp(0, BINS - 1)
             self.histogram.scatter_add_(0, place, torch.ones_like(place, dtype=torch.float64))
+            self.history.add(d, step)
         own = torch.stack([value.double() for value in metrics.values()])
         self.sums[: 7 + len(metrics)] += torch.cat([one, shared, own])
         first = ~torch.isfinite(output.loss.detach()) & (self.broken < 0)

@@ -1,8 +1,4 @@
-"""What a finished run says about samples: label, confidence, threshold, its parts, accepted or not.
-
-The judged network (averaged weights where the recipe has them) looks at images as they are, and the method decides by
-its own rule with what it had learnt by the last step: T(x), alignment, running thresholds.
-"""
+"""What a finished run says about samples, as a table: label, confidence, threshold, its parts, accepted or not."""
 
 from __future__ import annotations
 
@@ -11,22 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from instant.backbones.registry import build
-from instant.data.feed import Normalise
 from instant.data.split import Split
 from instant.data.store import Store
 from instant.engine.device import choose_device
 from instant.errors import InputError
-from instant.labelling.thresholds import MarginParts, Thresholds, margin_parts
-from instant.match import Match
-from instant.methods import build_method
-from instant.rules import InstanceDependent
+from instant.labelling.judge import Judge, Verdict, load_judge, require_rule
+from instant.labelling.thresholds import Thresholds
 from instant.run import Run
-from instant.transition import inflow
-from instant.types import Evidence, Prediction, Problem
+
+BYTES = 1 << 26  # of the samples of a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,118 +35,43 @@ class Decisions(Thresholds):
         return super().reason(row, classes or self.classes)
 
 
-@torch.no_grad()
 def decide(run: Run, split: Split, store: Store | None = None, *, device: str = "auto", batch: int = 1024) -> Decisions:
-    """Decide about every sample of a store; without one, of the run's own unlabelled pool.
+    """Decide about every sample of a store; without one, of the run's own unlabelled pool, which `split` holds.
 
-    `split` is the run's: what it holds about labelled samples sets relative thresholds. Samples go through the network
-    in batches, and the table is all that grows with their number.
+    Samples go through the network in batches, and the table is all that grows with their number.
     """
-    _check_data(run, split, store)
-    network, card = run.load_model()
-    method = _method(run, split, network)
-    where = choose_device(device)
-    normalise = Normalise(card["mean"], card["std"], images=split.train.is_images)
-    for part in (network, method, normalise):
-        part.to(where)
-
-    def outputs(samples: Store, rows: np.ndarray) -> Iterator[tuple[Tensor, Prediction]]:
-        for start in range(0, len(rows), batch):
-            block = np.require(samples.samples[rows[start : start + batch]], requirements=["C", "W"])
-            x = normalise(torch.from_numpy(block).to(where))
-            yield x, network(x)
-
-    probs_l = torch.cat([F.softmax(out.logits.float(), 1) for _, out in outputs(split.train, split.labelled)])
+    check_split(run, split)
+    judge, classes, shape = load_judge(run, run.recipe().method)  # whoever made the split has run it already
+    require_rule(judge, run)
+    if store is not None and store.shape != shape:
+        raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")
     rows = split.pool if store is None else np.arange(len(store))
-    probs = torch.empty(len(rows), len(split.classes))
-    column = torch.empty_like(probs) if method.transitions is not None else None
-    start = 0
-    for x, out in outputs(split.train if store is None else store, rows):
-        place = slice(start, start := start + len(x))
-        p = F.softmax(out.logits.float(), dim=1)
-        if method.align is not None:
-            p, _ = method.align(p, probs_l)
-        if method.transitions is not None and column is not None:
-            column[place] = inflow(method.transitions.estimator(out.features.float(), x), p.argmax(1)).cpu()
-        probs[place] = p.cpu()
-    found = _held_against(method.cpu(), probs, probs_l.cpu(), column, run, split)
-    return Decisions(**found, ids=rows, probs=probs.numpy(), classes=split.classes)
+    samples = split.train if store is None else store
+    return decide_rows(judge.to(choose_device(device)), samples, rows, classes, batch=batch)
 
 
-def _held_against(
-    method: Match, probs: Tensor, probs_l: Tensor, column: Tensor | None, run: Run, split: Split
-) -> dict[str, np.ndarray]:
-    """All rows at once: what a rule takes from the batch it takes from all samples."""
-    index = torch.arange(len(probs)) % len(split.pool)  # a rule may keep a state for every sample of its pool
-    last = torch.tensor(run.recipe().steps - 1)
-    seen = Evidence(probs, probs_l, torch.from_numpy(split.targets), index, last, column)
-    selection, _ = method.rule(seen)
-    tau, rule = selection.threshold, method.rule
-    parts = _no_margin(probs)
-    kappa = tau
-    if isinstance(rule, InstanceDependent) and column is not None:
-        posterior = probs if rule.resoftmax is None else F.softmax(probs / rule.resoftmax, dim=1)
-        parts = margin_parts(posterior, column)
-        kappa = rule.base.threshold(seen)[0].expand_as(tau)
-    columns = {
-        "label": parts.label,
-        "runner_up": parts.runner_up,
-        "confidence": probs.amax(1),
-        "tau": tau,
-        "kappa": kappa,
-        "stay": parts.stay,
-        "inflow": parts.inflow,
-        "mistaken": parts.mistaken,
-        "accepted": selection.weight >= 1,
-    }
-    return {name: value.contiguous().numpy() for name, value in columns.items()}
-
-
-def _no_margin(probs: Tensor) -> MarginParts:
-    """The parts of a rule that does not look at T."""
-    return margin_parts(probs, torch.zeros(1, 1).expand_as(probs))
-
-
-def _method(run: Run, split: Split, network: nn.Module) -> Match:
-    """The run's method as it was at the end, its running means standing still."""
-    recipe = run.recipe()
-
-    def second(outputs: int) -> nn.Module:
-        return build(recipe.backbone, shape=split.train.shape, classes=outputs, **recipe.backbone_options)
-
-    problem = Problem(
-        classes=len(split.classes),
-        features=network.num_features,  # type: ignore[arg-type]
-        unlabelled=len(split.pool),
-        steps=recipe.steps,
-        network=second,
-    )
-    method = build_method(recipe.method, problem, **recipe.method_options)
-    if not isinstance(method, Match):
-        raise InputError(
-            f"{run} was trained with method={recipe.method}, which has no threshold and accepts nobody in particular; "
-            "train with a method that has one, such as instant, or give its probabilities to instance_thresholds."
-        )
-    try:
-        method.load_state_dict(run.method_state())
-    except RuntimeError as error:
-        raise InputError(
-            f"{run}: its checkpoint does not fit method={recipe.method}; was another function trained? ({error})"
-        ) from error
-    for part in (method.align, method.rule):
-        for module in part.modules() if part is not None else ():
-            if hasattr(module, "momentum"):
-                setattr(module, "momentum", 1.0)  # noqa: B010 (any module's, typed or not)
-    return method.eval()
-
-
-def _check_data(run: Run, split: Split, store: Store | None) -> None:
+def check_split(run: Run, split: Split) -> None:
+    """The pool must be the one the run learnt on."""
     if (before := run.split_record().get("hash")) != split.hash:
         raise InputError(
             f"the data of {run} has changed: its split had the hash {before}, now it is {split.hash}; put the same "
             "files back, or train again."
         )
-    if store is not None and store.shape != split.train.shape:
-        raise InputError(
-            f"{store.name}: expected samples of shape {split.train.shape} as {run} was trained on, got {store.shape}."
-        )
+
+
+@torch.no_grad()
+def decide_rows(
+    judge: Judge, store: Store, rows: np.ndarray, classes: tuple[str, ...], *, batch: int = 1024
+) -> Decisions:
+    """Decisions about some samples of a store; each is its own, whatever the others are."""
+    device = judge.step.device
+    parts = [[part.cpu() for part in judge(block.to(device))] for block in batches(store, rows, batch)]
+    columns = {name: torch.cat(column).contiguous().numpy() for name, column in zip(Verdict._fields, zip(*parts))}
+    return Decisions(**columns, ids=rows, classes=classes)
+
+
+def batches(store: Store, rows: np.ndarray, batch: int = 1024) -> Iterator[Tensor]:
+    """Samples at these positions, as many at a time as `batch` and memory allow."""
+    size = max(1, min(batch, BYTES // max(1, store.samples[:1].nbytes)))
+    for start in range(0, len(rows), size):
+        yield torch.from_numpy(np.require(store.samples[rows[start : start + size]], requirements=["C", "W"]))

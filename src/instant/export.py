@@ -1,0 +1,110 @@
+"""A finished run for others: an ONNX graph that decides by itself, or its weights with their card."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from instant.data.files import atomic
+from instant.engine.checkpoint import load_tensors, save_tensors
+from instant.errors import InputError
+from instant.labelling.judge import Judge, load_judge
+from instant.run import Run
+
+INPUT = "samples"
+DECIDED = ("label", "probabilities", "tau", "accepted")
+
+
+class _Deciding(nn.Module):
+    def __init__(self, judge: Judge) -> None:
+        super().__init__()
+        self.judge = judge
+
+    def forward(self, samples: Tensor) -> tuple[Tensor, ...]:
+        if not self.judge.decides:
+            probs = self.judge.classify(samples)
+            return probs.argmax(1), probs
+        found = self.judge(samples)
+        return found.label, found.probs, found.tau, found.accepted
+
+
+def export_onnx(run: Run, path: Path, *, force: bool = False, method: str | None = None) -> tuple[str, ...]:
+    """Write the graph `samples -> label, probabilities, tau, accepted`, any number of samples; returns the outputs.
+
+    It takes what the run was trained on, uint8 images (batch, C, H, W) or float32 vectors (batch, D), and normalises
+    them itself. Of a method without thresholds there are label and probabilities only. The model's metadata holds the
+    classes, the shape, mean and deviation, as JSON.
+    """
+    require_free(path, force)
+    try:
+        import onnx
+        import onnxscript  # noqa: F401 (torch's exporter is written with it)
+    except ImportError as error:
+        raise InputError(f'--onnx needs the onnx extra ({error}): pip install "instant-ssl[onnx]"') from error
+    judge, _, shape = load_judge(run, method)
+    module = _Deciding(judge).eval()
+    outputs = DECIDED if judge.decides else DECIDED[:2]
+    samples = torch.zeros(3, *shape, dtype=torch.uint8 if len(shape) == 3 else torch.float32)
+    with torch.no_grad(), _quiet():
+        program = torch.onnx.export(
+            module,
+            (samples,),
+            dynamo=True,
+            verbose=False,
+            dynamic_shapes={INPUT: {0: torch.export.Dim("batch")}},
+            input_names=[INPUT],
+            output_names=list(outputs),
+        )
+    assert program is not None
+    proto = program.model_proto
+    if not proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+        raise InputError(
+            f"{run}: its network, {run.recipe().backbone}, fixes the number of samples at {len(samples)} when it is "
+            "exported; export another backbone, or use --safetensors."
+        )
+    for name, value in _card(run).items():
+        proto.metadata_props.append(onnx.StringStringEntryProto(key=name, value=value))
+    try:
+        with atomic(path) as file:
+            file.write(proto.SerializeToString())
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror or error}).") from error
+    return outputs
+
+
+def export_safetensors(run: Run, path: Path, *, force: bool = False) -> None:
+    """Write the weights of the judged network, with what rebuilds it as the file's metadata."""
+    require_free(path, force)
+    run.load_model()  # or a sentence: the two do not fit
+    save_tensors(path, load_tensors(run.path / "model.safetensors")[0], _card(run))
+
+
+def require_free(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(f"{path} is there already; choose another name, or add --force.")
+
+
+def _card(run: Run) -> dict[str, str]:
+    """model.json as text, each entry JSON of its own."""
+    return {name: json.dumps(value) for name, value in run.load_model()[1].items()}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's notes on other libraries and on how it works."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)

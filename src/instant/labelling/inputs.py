@@ -1,0 +1,81 @@
+"""Samples somebody brings to a finished run: arrays, or files of arrays, in the shape the run was trained on."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from instant.data.store import Store
+from instant.data.store import blocks as parts_of
+from instant.errors import InputError
+
+
+class Brought(NamedTuple):
+    """Samples and what they are called; without names they are numbered."""
+
+    store: Store
+    ids: Sequence[str] | None = None
+
+
+def open_samples(path: Path, shape: tuple[int, ...]) -> Brought:
+    """The samples of a `.npy` or `.npz`; uint8 images and float32 vectors of a `.npy` stay on disk."""
+    if path.suffix not in (".npy", ".npz"):
+        raise InputError(f"{path}: expected a .npy or .npz with images or vectors, got {path.suffix or 'no suffix'!r}.")
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} cannot be read ({error}); is it a complete file of plain numbers?") from error
+    if isinstance(found, np.ndarray):
+        return Brought(as_store(found, shape, str(path)))
+    with found:
+        names = list(found.files)
+        name = "x" if "x" in names else names[0] if len(names) == 1 else None
+        if name is None:
+            raise InputError(f"{path}: expected one array, or one called x, got {', '.join(names) or 'none'}.")
+        try:
+            array = found[name]
+        except ValueError as error:
+            raise InputError(f"{path}: {name} cannot be read ({error}).") from error
+    return Brought(as_store(array, shape, str(path)))
+
+
+def as_store(x: Any, shape: tuple[int, ...], name: str = "X") -> Store:
+    """Images (n, h, w), (n, h, w, c) or (n, c, h, w), uint8 or floats from 0 to 1, or vectors (n, d), as a Store."""
+    array = np.asarray(x.detach().cpu() if hasattr(x, "detach") else x)
+    if array.ndim == 0 or len(array) == 0 or array.dtype.kind not in "buif":
+        raise InputError(f"{name}: expected numbers, one sample a row, got {array.dtype} of shape {array.shape}.")
+    if len(shape) == 1 and array.shape[1:] == shape:
+        return Store(array if array.dtype == np.float32 else array.astype(np.float32), name)
+    channels, *sides = shape if len(shape) == 3 else (0,)
+    if array.shape[1:] == shape and len(shape) == 3:
+        images = array
+    elif array.shape[1:] == (*sides, channels):
+        images = array.transpose(0, 3, 1, 2)
+    elif array.shape[1:] == tuple(sides) and channels == 1:
+        images = array[:, None]
+    else:
+        kind = "vectors" if len(shape) == 1 else "images"
+        raise InputError(
+            f"{name}: expected {kind} of shape {shape}, as the run was trained on, got {array.shape[1:]}. Bring them "
+            "to that size first."
+        )
+    return Store(images if images.dtype == np.uint8 else _bytes(images, name), name)
+
+
+def _bytes(images: np.ndarray, name: str) -> np.ndarray:
+    """Floats from 0 to 1 as bytes, a part at a time."""
+    found = np.empty(images.shape, np.uint8)
+    start = 0
+    for part in parts_of(images):
+        low, high = part.min(), part.max()
+        if part.dtype.kind != "f" or not (low >= 0 and high <= 1):
+            raise InputError(
+                f"{name}: expected images of uint8, or of floats from 0 to 1, got {part.dtype} from {low} to {high}."
+            )
+        found[start : start + len(part)] = np.rint(part * np.float32(255))
+        start += len(part)
+    return found

@@ -1,0 +1,228 @@
+"""A finished run as one module: samples in, decisions out, each row by itself.
+
+Normalisation, the judged network (averaged weights where the recipe has them), alignment, T(x) and the rule, with all
+they had learnt by the last step. In training some rules look at the whole batch; here what they take from it is fixed
+(`standing`), so a sample's decision does not depend on who else is asked about.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from instant.alignment import rescaled
+from instant.backbones.registry import build, without_weights
+from instant.data.feed import Normalise
+from instant.data.split import Split
+from instant.data.store import Store
+from instant.engine.metrics import predict
+from instant.errors import InputError
+from instant.labelling.thresholds import margin_parts
+from instant.match import Match
+from instant.methods import build_method
+from instant.rules import Curriculum, Fixed, InstanceDependent, Relative, Rule, SelfAdaptive, TruncatedGaussian
+from instant.run import Run
+from instant.transition import inflow
+from instant.types import Evidence, Method, MethodFunction, Prediction, Problem, State
+
+
+class Verdict(NamedTuple):
+    """Decisions about B samples; the columns are those of `Thresholds`, with the probabilities they rest on."""
+
+    label: Tensor
+    runner_up: Tensor
+    confidence: Tensor
+    tau: Tensor
+    kappa: Tensor
+    stay: Tensor
+    inflow: Tensor
+    mistaken: Tensor
+    accepted: Tensor
+    probs: Tensor  # (B, K) aligned where the method aligns
+
+
+class ByClass(Rule):
+    """A bar for every class, which no longer moves."""
+
+    bar: Tensor
+
+    def __init__(self, bar: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("bar", bar)
+
+    def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
+        return self.bar[seen.probs.argmax(1)], {}
+
+
+class Judge(nn.Module):
+    """`judge(samples) -> Verdict`, for uint8 images (B, C, H, W) or float32 vectors (B, D) as they were trained on."""
+
+    step: Tensor
+    probs_l: Tensor
+    y_l: Tensor
+
+    def __init__(
+        self, network: nn.Module, normalise: Normalise, method: Match | None, reference: State, *, step: int = 0
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.normalise = normalise
+        self.align = self.estimator = self.rule = None
+        self.register_buffer("step", torch.tensor(step))
+        if method is not None:
+            self.align = method.align
+            self.estimator = None if method.transitions is None else method.transitions.estimator
+            self.register_buffer("probs_l", reference["probs_l"])
+            self.register_buffer("y_l", reference["y_l"])
+            self.rule = standing(method.rule, self._evidence(torch.eye(self.probs_l.shape[1])), reference)
+        self.eval().requires_grad_(False)
+
+    @property
+    def decides(self) -> bool:
+        """False: the method has no threshold; there are classes and probabilities, and nobody is accepted."""
+        return self.rule is not None
+
+    def classify(self, samples: Tensor) -> Tensor:
+        """(B, K): what the network says, as `instant evaluate` measures it."""
+        return F.softmax(self._look(samples)[1].logits.float(), dim=1)
+
+    def forward(self, samples: Tensor) -> Verdict:
+        assert self.rule is not None, "without a rule there is nothing to decide"
+        x, out = self._look(samples)
+        probs = F.softmax(out.logits.float(), dim=1)
+        if self.align is not None:
+            probs = rescaled(probs, self.align.target, self.align.model)
+        column = None
+        if self.estimator is not None:
+            column = inflow(self.estimator(out.features.float(), x), probs.argmax(1))
+        seen = self._evidence(probs, column)
+        selection, _ = self.rule(seen)
+        kappa, posterior = selection.threshold, probs
+        if isinstance(self.rule, InstanceDependent):
+            kappa = self.rule.base.threshold(seen)[0].expand_as(kappa)
+            posterior = probs if self.rule.resoftmax is None else F.softmax(probs / self.rule.resoftmax, dim=1)
+        else:
+            column = None  # a rule that does not look at T has no margin
+        parts = margin_parts(posterior, torch.zeros_like(probs) if column is None else column)
+        return Verdict(
+            label=parts.label,
+            runner_up=parts.runner_up,
+            confidence=probs.amax(1),
+            tau=selection.threshold,
+            kappa=kappa,
+            stay=parts.stay,
+            inflow=parts.inflow,
+            mistaken=parts.mistaken,
+            accepted=selection.weight >= 1,
+            probs=probs,
+        )
+
+    def _look(self, samples: Tensor) -> tuple[Tensor, Prediction]:
+        x = self.normalise(samples)
+        return x, self.network(x)
+
+    def _evidence(self, probs: Tensor, column: Tensor | None = None) -> Evidence:
+        index = torch.zeros_like(probs[:, 0], dtype=torch.int64)  # of nobody in the pool: only state is kept by it
+        return Evidence(probs, self.probs_l, self.y_l, index, self.step, column)
+
+
+def standing(rule: Rule, seen: Evidence, reference: State) -> Rule:
+    """The rule with what it takes from a batch, or moves by it, fixed; `seen` holds one sure sample of every class.
+
+    All our rules but Dash's, which is a row's own already, hold a sample against a bar that depends on its class alone,
+    beside m(x). A rule of your own is asked as it is, with its momentum at 1: it may look at a row and at its buffers.
+    """
+    if isinstance(rule, InstanceDependent):
+        base = standing(rule.base, seen, reference)
+        return InstanceDependent(base, clip=rule.clip, resoftmax=rule.resoftmax, warmup=rule.warmup)
+    for module in rule.modules():
+        if hasattr(module, "momentum"):
+            setattr(module, "momentum", 1.0)  # noqa: B010 (any module's, typed or not)
+    classes = len(seen.probs)
+    if type(rule) is Relative and rule.of_unlabelled:
+        return ByClass((rule.base * reference["pool_confidence"]).expand(classes).clone())
+    if type(rule) is TruncatedGaussian:
+        return ByClass(rule.mu.expand(classes).clone())
+    if type(rule) in (Fixed, Relative, Curriculum, SelfAdaptive):
+        return ByClass(rule.threshold(seen)[0].expand(classes).clone())
+    return rule
+
+
+@torch.no_grad()
+def reference_of(network: nn.Module, method: Method, split: Split, normalise: Normalise) -> State:
+    """What the thresholds of a run rest on, kept with it so that deciding needs none of its data.
+
+    Probabilities of the labelled samples; where the rule asks for it, the mean confidence over the whole pool, aligned.
+    """
+    if not isinstance(method, Match):
+        return {}
+    where = normalise.mean.device
+
+    def mean_confidence() -> Tensor:
+        total = torch.zeros((), dtype=torch.float64, device=where)
+        for start in range(0, len(split.pool), 1024):
+            rows = split.train.take(split.pool[start : start + 1024])
+            probs = predict(network, rows, normalise, device=where)
+            if method.align is not None:
+                probs = rescaled(probs, method.align.target, method.align.model)
+            total += probs.amax(1).double().sum()
+        return (total / len(split.pool)).float()
+
+    labelled = Store(split.train.samples[split.labelled], split.train.name)
+    found = {
+        "probs_l": predict(network, labelled, normalise, device=where),
+        "y_l": torch.from_numpy(split.targets),
+    }
+    if any(isinstance(part, Relative) and part.of_unlabelled for part in method.rule.modules()):
+        found["pool_confidence"] = mean_confidence()
+    return found
+
+
+def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
+    """The judge of a finished run on the CPU, its classes and the shape of a sample. Nothing that is read runs code.
+
+    A method of your own is code: the caller names it, the folder's word for it is not taken.
+    """
+    recipe = run.recipe()
+    if method is None and ":" in recipe.method:
+        raise InputError(
+            f"{run} was trained with a method of its own, {recipe.method}, which is code, and a run folder is not "
+            "trusted to run any; if you know it, name it yourself with method (--method)."
+        )
+    method = method or recipe.method
+    network, card = run.load_model()
+    classes, shape = tuple(card["classes"]), tuple(card["shape"])
+    normalise = Normalise(card["mean"], card["std"], images=len(shape) == 3)
+
+    def second(outputs: int) -> nn.Module:
+        return build(recipe.backbone, shape=shape, classes=outputs, **without_weights(recipe.backbone_options))
+
+    problem = Problem(
+        classes=len(classes),
+        features=network.num_features,  # type: ignore[arg-type]
+        unlabelled=run.split_record()["pool"],
+        steps=recipe.steps,
+        network=second,
+    )
+    built = build_method(method, problem, **recipe.method_options)
+    if not isinstance(built, Match):
+        return Judge(network, normalise, None, {}), classes, shape
+    try:
+        built.load_state_dict(run.method_state())
+    except RuntimeError as error:
+        raise InputError(
+            f"{run}: its checkpoint does not fit method={recipe.method}; was another function trained? ({error})"
+        ) from error
+    return Judge(network, normalise, built, run.reference(), step=recipe.steps - 1), classes, shape
+
+
+def require_rule(judge: Judge, run: Run) -> None:
+    if not judge.decides:
+        raise InputError(
+            f"{run} was trained with method={run.recipe().method}, which has no threshold and accepts nobody in "
+            "particular; train with a method that has one, such as instant, or give its probabilities to "
+            "instance_thresholds."
+        )

@@ -1,0 +1,174 @@
+"""Labels of any number of samples in constant memory: a shard a block of rows, joined at the end.
+
+Shards lie beside the file, in FILE.parts, each whole or not there; `job.json` says what they belong to. The same
+command after an interruption finds them and goes on; with another run or other samples they are dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import instant
+from instant.data.files import atomic, locked
+from instant.data.split import Split
+from instant.data.store import Store
+from instant.engine.device import choose_device
+from instant.errors import InputError
+from instant.labelling.decisions import check_split, decide_rows
+from instant.labelling.formats import FORMATS
+from instant.labelling.inputs import open_samples
+from instant.labelling.judge import load_judge, require_rule
+from instant.labelling.table import Past, as_arrow
+from instant.run import Run
+
+BLOCK = 8192  # rows of a shard
+
+Report = Callable[[int, int], object]  # rows done, of how many
+
+
+class Labelled(NamedTuple):
+    samples: int
+    accepted: int
+    resumed: int  # of the samples, those found in shards of an earlier call
+
+
+class _Job(NamedTuple):
+    """Whose labels: rows of a store, their names, and what they are known by."""
+
+    store: Store
+    rows: np.ndarray
+    names: Callable[[np.ndarray], list[str]]
+    past: Past | None
+    known_by: dict[str, Any]
+
+
+def label(
+    run: Run,
+    out: Path,
+    *,
+    path: Path | None = None,
+    pool: Callable[[], Split] | None = None,
+    form: str = "parquet",
+    force: bool = False,
+    method: str | None = None,
+    device: str = "auto",
+    report: Report = lambda done, total: None,
+    block: int = BLOCK,
+) -> Labelled:
+    """Write what `run` decides about the samples at `path`, or without one about the pool of the split it learnt on."""
+    with _writing(out), locked(out):
+        if out.exists() and not force:
+            raise InputError(f"{out} is there already; choose another --out, or add --force.")
+        judge, classes, shape = load_judge(run, method)
+        require_rule(judge, run)
+        if path is not None:
+            job = _from_path(path, shape)
+        else:
+            assert pool is not None, "without a path the pool is asked about"
+            job = _from_pool(run, pool())
+        judge.to(choose_device(device))
+        total = len(job.rows)
+        parts = out.with_name(f"{out.name}.parts")
+        _prepare(parts, {"run": run.fingerprint(), "block": block, "samples": total, **job.known_by})
+        shards, resumed = [], 0
+        for number, start in enumerate(range(0, total, block)):
+            places = slice(start, min(start + block, total))
+            shard = parts / f"{number:05d}.parquet"
+            if _whole(shard, places.stop - start):
+                resumed += places.stop - start
+            else:
+                rows = job.rows[places]
+                found = decide_rows(judge, job.store, rows, classes)
+                table = as_arrow(found, job.names(rows), None if job.past is None else job.past.columns(places))
+                with atomic(shard) as file:
+                    pq.write_table(table, file)
+            shards.append(shard)
+            report(places.stop, total)
+        counted = _Counted(shards)
+        with atomic(out) as file:
+            FORMATS[form](iter(counted), pq.read_schema(shards[0]), file, run.path.resolve().name)
+        _remove(parts)
+    return Labelled(total, counted.accepted, resumed)
+
+
+class _Counted:
+    """The shards one by one, and how many accepted samples went by."""
+
+    def __init__(self, shards: list[Path]) -> None:
+        self.shards, self.accepted = shards, 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        for shard in self.shards:
+            table = pq.read_table(shard)
+            self.accepted += int(table["accepted"].to_numpy().sum())
+            yield table
+
+
+def _from_path(path: Path, shape: tuple[int, ...]) -> _Job:
+    store, ids = open_samples(path, shape)
+    known = path.stat()
+    by = {"path": str(path.resolve()), "bytes": known.st_size, "changed": known.st_mtime_ns}
+
+    def names(rows: np.ndarray) -> list[str]:
+        return [str(row) if ids is None else ids[row] for row in rows.tolist()]
+
+    return _Job(store, np.arange(len(store)), names, None, by)
+
+
+def _from_pool(run: Run, split: Split) -> _Job:
+    check_split(run, split)
+    return _Job(split.train, split.pool, lambda rows: list(map(str, rows.tolist())), Past(run), {"split": split.hash})
+
+
+def _prepare(parts: Path, job: dict[str, Any]) -> None:
+    """A folder for this job's shards: with those it has already, empty otherwise."""
+    described = parts / "job.json"
+    job = {"instant": instant.__version__, **job}
+    with suppress(OSError, ValueError):
+        if json.loads(described.read_text(encoding="utf-8")) == job:
+            return
+    if parts.exists() and not described.exists() and any(parts.iterdir()):
+        raise InputError(f"{parts} holds files of somebody else; shards are kept there. Move it, or change --out.")
+    if parts.exists():
+        _remove(parts)
+    parts.mkdir(parents=True)
+    with atomic(described, "w") as file:
+        json.dump(job, file, indent=1)
+
+
+def _remove(parts: Path) -> None:
+    """Shards, then what they belong to; files of other names stay, and the folder with them."""
+    for file in parts.iterdir():
+        if re.fullmatch(r"\d{5,}\.parquet|\..*\.tmp", file.name):
+            file.unlink()
+    (parts / "job.json").unlink(missing_ok=True)
+    with suppress(OSError):
+        parts.rmdir()
+
+
+def _whole(shard: Path, rows: int) -> bool:
+    try:
+        return pq.read_metadata(shard).num_rows == rows
+    except (OSError, pa.ArrowException):
+        return False
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise InputError(
+            f"--out {out} cannot be written ({error.strerror or error}); choose a folder you may write to, with space "
+            "left. Finished shards are kept: the same command goes on from there."
+        ) from error
