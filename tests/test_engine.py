@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 import re
 import shutil
 from pathlib import Path
@@ -25,6 +26,7 @@ from instant.cli import main
 from instant.data.feed import METHOD, SECOND, WEAK
 from instant.engine.build import build_program, split_for
 from instant.engine.fit import Trained, fit
+from instant.engine.step import keep_compiled
 from instant.errors import InputError
 from instant.progress import ProgressBar, describe
 from instant.run import Run
@@ -189,3 +191,63 @@ def test_a_method_that_needs_float32_runs_without_tf32_and_leaves_the_switch_alo
     program(0)
     assert set(seen) == {allowed}
     assert torch.backends.cudnn.allow_tf32
+
+
+def test_a_step_that_cannot_be_compiled_runs_eager_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, split = points(step="compiled")
+    plain = build_program(recipe.override({"step": "eager"}), split)
+    program = build_program(recipe, split)
+
+    def broken(*args: object) -> None:
+        raise RuntimeError("no compiler for this\nand a long trace")
+
+    monkeypatch.setattr(program, "_forward", broken)
+    said: list[str] = []
+    program.announce = said.append
+    for step in range(3):
+        program(step)
+        plain(step)
+    assert said == [
+        "compiling the step: about a minute the first time, seconds once it is in the cache",
+        "the step cannot be compiled (RuntimeError: no compiler for this); it runs eager, slower",
+    ]
+    assert program.way == "eager"
+    assert_equal(program.tensors(), plain.tensors())
+
+
+def test_a_step_that_cannot_be_recorded_runs_compiled_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recording fails here for want of a GPU; what follows is what follows any failure."""
+    recipe, split = points()
+    program, plain = build_program(recipe, split), build_program(recipe, split)
+    program.way = "captured"
+    said: list[str] = []
+    program.announce = said.append
+    for step in range(3):
+        program(step)
+        plain(step)
+    assert len(said) == 2
+    assert said[1].startswith("the step cannot be recorded as a CUDA graph (")
+    assert said[1].endswith("it runs compiled, slower")
+    assert program.way == "compiled"
+    assert_equal(program.tensors(), plain.tensors())
+
+
+def test_too_little_memory_is_not_taken_for_a_step_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = build_program(*points(step="compiled"))
+
+    def full(*args: object) -> None:
+        raise torch.OutOfMemoryError("all of it is taken")
+
+    monkeypatch.setattr(program, "_forward", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        program(0)
+
+
+def test_compiled_kernels_are_kept_among_the_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    keep_compiled()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / ".cache/instant/compiled")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
+    keep_compiled()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "elsewhere"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from instant.labelling.model import load
     from instant.labelling.thresholds import instance_thresholds
     from instant.match import Match
+    from instant.model_selection import SemiSupervisedKFold, SemiSupervisedShuffleSplit
     from instant.rules import Rule
     from instant.theory import identifiability
 
@@ -38,6 +39,8 @@ __all__ = [
     "Match",
     "Recipe",
     "Rule",
+    "SemiSupervisedKFold",
+    "SemiSupervisedShuffleSplit",
     "arrays",
     "certify",
     "fit",
@@ -52,6 +55,8 @@ _HOMES = {
     "Match": "instant.match",
     "Recipe": "instant.config",
     "Rule": "instant.rules",
+    "SemiSupervisedKFold": "instant.model_selection",
+    "SemiSupervisedShuffleSplit": "instant.model_selection",
     "arrays": "instant.data.sources",
     "certify": "instant.labelling.certificate",
     "fit": "instant.engine.fit",

@@ -143,11 +143,11 @@ def measure(
 def _measure(recipe: Recipe, split: Split, effort: Effort, subject: Subject, device: torch.device, say: Say) -> Result:
     clock = clock_of(device)
     whole = subject.way == "eager"
-    say(f"{recipe.method}: {'building' if whole else 'compiling (about a minute the first time)'}")
+    say(f"{recipe.method}: building")
     before = _peak(device, reset=True)
     started = time.perf_counter()
     program = build_program(recipe, split)
-    program.announce = say
+    program.announce = lambda text: say(f"{recipe.method}: {text}")
     clock(partial(program, 0))
     start = time.perf_counter() - started
     say(f"{recipe.method}: {effort.repeats} x {effort.steps} steps")

@@ -186,8 +186,8 @@ def convolutions(*, exact: bool) -> Iterator[None]:
 
 def keep_compiled() -> None:
     """Let torch.compile keep what it compiles among the user's caches, where it outlives a restart."""
-    folder = Path("~/.cache/instant/compiled").expanduser()
-    with suppress(OSError):  # without a home it stays where torch puts it
+    with suppress(OSError, RuntimeError):  # without a home it stays where torch puts it
+        folder = Path("~/.cache/instant/compiled").expanduser()
         folder.mkdir(parents=True, exist_ok=True)
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 

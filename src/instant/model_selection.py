@@ -1,0 +1,103 @@
+"""Cross-validation with few labels: labelled rows are split, unlabelled rows are always trained on and never scored.
+
+scikit-learn's own splitters take -1 for a class of its own and score predictions against it
+(scikit-learn/scikit-learn#2593).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import (
+    BaseCrossValidator,
+    BaseShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
+
+from instant.data.sources.labels import read_labels
+from instant.errors import InputError
+
+
+class SemiSupervisedKFold(BaseCrossValidator):
+    """K folds of the labelled rows, with every class in every fold; all unlabelled rows are in every training part.
+
+    `y` is -1 (None, NaN or "" among names) where a label is not known. Each class needs at least `n_splits` labels.
+
+    >>> y = np.array([0, 0, 1, 1, -1, -1, -1])
+    >>> for train, test in SemiSupervisedKFold(2, shuffle=False).split(y, y):
+    ...     print(train.tolist(), test.tolist())
+    [1, 3, 4, 5, 6] [0, 2]
+    [0, 2, 4, 5, 6] [1, 3]
+    """
+
+    def __init__(self, n_splits: int = 5, *, shuffle: bool = True, random_state: Any = None) -> None:
+        if isinstance(n_splits, bool) or not isinstance(n_splits, int | np.integer) or n_splits < 2:
+            raise InputError(f"n_splits={n_splits!r} must be a whole number of at least 2.")
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        return self.n_splits
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        values, labelled, unlabelled = _parts(y, self.n_splits, f"{self.n_splits} folds")
+        seed = self.random_state if self.shuffle else None
+        folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
+        return _beside(folds.split(values, values), labelled, unlabelled)
+
+
+class SemiSupervisedShuffleSplit(BaseShuffleSplit):
+    """Random parts of the labelled rows, class by class; all unlabelled rows are in every training part.
+
+    `test_size` and `train_size` are shares, or numbers, of the labelled rows.
+
+    >>> y = np.array([0] * 4 + [1] * 4 + [-1] * 3)
+    >>> train, test = next(SemiSupervisedShuffleSplit(1, test_size=0.5, random_state=0).split(y, y))
+    >>> y[test].tolist().count(0), y[test].tolist().count(1), set(range(8, 11)) <= set(train)
+    (2, 2, True)
+    """
+
+    _default_test_size = 0.25
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        values, labelled, unlabelled = _parts(y, 2, "a training and a test part")
+        shuffled = StratifiedShuffleSplit(
+            self.n_splits,
+            test_size=self._default_test_size if self.test_size is None and self.train_size is None else self.test_size,
+            train_size=self.train_size,
+            random_state=self.random_state,
+        )
+        return _beside(shuffled.split(values, values), labelled, unlabelled)
+
+
+def _parts(y: Any, least: int, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The known labels, where they are, and where the others are."""
+    if y is None:
+        raise InputError("y: expected the labels, -1 where they are not known, got None.")
+    labels = read_labels(y, "y")
+    values = labels.values[labels.known]
+    if not len(values):
+        raise InputError("y: no row is labelled; there is nothing to score.")
+    names, counts = np.unique(values, return_counts=True)
+    if counts.min() < least:
+        rare = names[counts.argmin()]
+        raise InputError(
+            f"y: class {rare!s} has {_count(counts.min())}, and {what} need at least {least} of every class. Use fewer "
+            "folds, or label more."
+        )
+    return values, np.flatnonzero(labels.known), np.flatnonzero(~labels.known)
+
+
+def _count(number: int) -> str:
+    return f"{number} label" if number == 1 else f"{number} labels"
+
+
+def _beside(
+    folds: Iterator[tuple[np.ndarray, np.ndarray]], labelled: np.ndarray, unlabelled: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for train, test in folds:
+        yield np.sort(np.concatenate([labelled[train], unlabelled])), labelled[test]

@@ -1,0 +1,94 @@
+"""What only a GPU can show: a recorded step resumes, keeps its memory, and sees the views that an eager one sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import StopAt, points
+
+from instant.algorithms import METHODS
+from instant.data.sources import arrays
+from instant.engine.build import build_program, split_for
+from instant.engine.fit import Interrupted, fit
+from instant.engine.step import Program
+from instant.recipes import resolve
+from instant.run import Run
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
+
+def pictures(**settings: str) -> Program:
+    """A small WRN on random images, as CIFAR-10 would be trained."""
+    images = np.random.default_rng(0).integers(0, 256, (500, 3, 32, 32), np.uint8)
+    source = arrays(images, np.arange(500) % 10, channels="first")
+    recipe = resolve("cifar10", {"batch": "8", "ratio": "3", "labels": "20", "device": "cuda", **settings})
+    return build_program(recipe, split_for(recipe, source))
+
+
+def test_a_recorded_run_resumes_where_it_was_stopped(tmp_path: Path) -> None:
+    recipe, split = points(device="cuda", step="captured")
+    whole, parts = Run(tmp_path / "whole"), Run(tmp_path / "parts")
+    fit(recipe, split, run=whole)
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=parts, callbacks=[StopAt(9)])
+    fit(recipe, split, run=parts, resume=True)
+    expected, found = (run.load_checkpoint() for run in (whole, parts))
+    assert expected is not None
+    assert found is not None
+    assert found[1] == expected[1] == recipe.steps
+    for name, value in expected[0].items():
+        torch.testing.assert_close(found[0][name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize("still", ["true", "false"])
+def test_memory_does_not_grow(still: str) -> None:
+    program = pictures(step="captured", weak_gradient=still)
+    for step in range(20):
+        program(step)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    for step in range(20, 1020):
+        program(step)
+    torch.cuda.synchronize()
+    assert program.way == "captured"
+    assert torch.cuda.memory_allocated() == before
+    assert torch.cuda.max_memory_allocated() == before
+
+
+def test_every_way_draws_the_same_views() -> None:
+    feed = pictures(step="eager").feed
+    compiled = torch.compile(feed.forward, dynamic=False)
+    clock = torch.zeros((), dtype=torch.int64, device="cuda")
+    with torch.no_grad():
+        feed.prepare(0)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            compiled(clock)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            recorded = compiled(clock)
+        for step in (0, 1, 7):
+            feed.prepare(step)
+            clock.fill_(step)
+            graph.replay()
+            for views in (compiled(clock), recorded):
+                for name, expected in feed(clock)._asdict().items():
+                    torch.testing.assert_close(getattr(views, name), expected, rtol=1e-6, atol=1e-6, msg=name)
+                assert torch.equal(views.index, feed(clock).index)
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_can_be_recorded(method: str) -> None:
+    program = build_program(*points(method, device="cuda", step="captured"))
+    said: list[str] = []
+    program.announce = said.append
+    for step in range(5):
+        program(step)
+    assert program.way == "captured", said
+    assert np.isfinite(program.meter.read()["loss"])
