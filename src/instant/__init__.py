@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from instant.data.split import make_split
     from instant.engine.fit import fit
     from instant.errors import InputError
+    from instant.estimator import InstanTClassifier, SemiSupervisedClassifier
     from instant.labelling.certificate import certify
     from instant.labelling.model import load
     from instant.labelling.thresholds import instance_thresholds
@@ -36,9 +37,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "InputError",
+    "InstanTClassifier",
     "Match",
     "Recipe",
     "Rule",
+    "SemiSupervisedClassifier",
     "SemiSupervisedKFold",
     "SemiSupervisedShuffleSplit",
     "arrays",
@@ -52,9 +55,11 @@ __all__ = [
 
 _HOMES = {
     "InputError": "instant.errors",
+    "InstanTClassifier": "instant.estimator",
     "Match": "instant.match",
     "Recipe": "instant.config",
     "Rule": "instant.rules",
+    "SemiSupervisedClassifier": "instant.estimator",
     "SemiSupervisedKFold": "instant.model_selection",
     "SemiSupervisedShuffleSplit": "instant.model_selection",
     "arrays": "instant.data.sources",

@@ -115,6 +115,11 @@ def fashion_mnist(labels: int | None = 40, method: str = "instant") -> Recipe:
     return _small("fashion_mnist", labels, method, steps=2000)
 
 
+def images(labels: int | None = None, method: str = "instant") -> Recipe:
+    """Small images in memory, with a small CNN."""
+    return _small("arrays", labels, method, steps=600)
+
+
 def vectors(labels: int | None = None, method: str = "instant") -> Recipe:
     """Feature vectors in memory, with a small MLP."""
     return _small("arrays", labels, method, backbone="mlp", steps=600)
@@ -131,6 +136,7 @@ RECIPES: dict[str, Callable[..., Recipe]] = {
         pretrained_stl10,
         digits,
         fashion_mnist,
+        images,
         vectors,
     )
 }

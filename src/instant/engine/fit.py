@@ -67,13 +67,18 @@ def fit(
     callbacks: Sequence[Callback] = (),
     policies: tuple[Policy, Policy] | None = None,
     method: MethodFunction | None = None,
+    weights: dict[str, Tensor] | None = None,
 ) -> Trained:
     """Train; with a `run`, keep checkpoints, curves and results in its folder, and `resume` from there.
 
     A run that is already in the folder is only replaced with `force`, and only once the recipe is known to be good.
     `policies` (weak, strong) and `method` stand in for what the recipe names, for functions that have no name.
+    `weights` are a network's to start from, instead of fresh ones.
     """
     program = build_program(recipe, split, policies=policies, method=method)
+    if weights is not None:
+        for network in filter(None, (program.learner.model, program.learner.teacher)):
+            network.load_state_dict(weights)
     device = program.clock.device
     learner, meter = program.learner, program.meter
     history: list[dict[str, Any]] = []

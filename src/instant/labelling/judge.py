@@ -89,6 +89,12 @@ class Judge(nn.Module):
         """(B, K): what the network says, as `instant evaluate` measures it."""
         return F.softmax(self._look(samples)[1].logits.float(), dim=1)
 
+    def transition(self, samples: Tensor) -> Tensor:
+        """T of each sample, (B, K, K), or (K, K) where it is the same for all."""
+        assert self.estimator is not None, "this method has no T"
+        x, out = self._look(samples)
+        return self.estimator(out.features.float(), x)
+
     def forward(self, samples: Tensor) -> Verdict:
         assert self.rule is not None, "without a rule there is nothing to decide"
         x, out = self._look(samples)

@@ -1,0 +1,318 @@
+"""The scikit-learn face: `fit(X, y)` with y = -1 where the label is not known.
+
+It builds a Recipe and calls the one `fit`; there is no second way of training.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+
+from instant.config import Recipe
+from instant.data.feed import Normalise
+from instant.data.sources import arrays
+from instant.data.split import Split, make_split
+from instant.data.store import Store
+from instant.engine.fit import Callback, Trained, fit
+from instant.labelling.decisions import Decisions, batches, decide_rows
+from instant.labelling.inputs import as_store
+from instant.labelling.judge import Judge, reference_of
+from instant.match import Match
+from instant.progress import ProgressBar
+from instant.recipes import images as images_recipe
+from instant.recipes import vectors as vectors_recipe
+
+
+class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
+    """Any of the methods (`instant list methods`) as a scikit-learn classifier.
+
+    Parameters
+    ----------
+    method : name of the method
+    steps : training steps
+    batch : labelled samples a step; fewer where there are fewer samples
+    ratio : unlabelled samples for every labelled one
+    settings : any other setting of `instant train`, as in {"optim.lr": 0.05, "method.beta": 0.95}
+    mirror : images only: whether a mirrored image shows the same thing
+    random_state : None, an int or a RandomState
+    device : "auto" takes a GPU where there is one; "cpu", "cuda", "cuda:1"
+    warm_start : go on from the weights of the last fit, where classes and features are the same
+    verbose : show a progress bar
+
+    Attributes
+    ----------
+    classes_, n_features_in_ : as everywhere in scikit-learn
+    transduction_ : label of every training row, the given one where there was one
+    thresholds_, accepted_ : the threshold of every training row, and whether it was passed; None for a method without
+    transition_ : (K, K) mean over training rows of T(x), P(called j | truly i); None for a method without
+    history_ : what `metrics.jsonl` would hold
+    recipe_ : the settings it was trained with
+
+    X is (n, d) vectors, or images as (n, h, w), (n, h, w, c) or (n, c, h, w), bytes or floats in [0, 1]; numpy, pandas
+    or torch. y holds numbers with -1 for unlabelled, or names with None, NaN or "".
+
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.repeat(["low", "high"], 60)
+    >>> X = rng.normal(size=(120, 2)) + 4 * (truth == "high")[:, None]
+    >>> y = np.where(np.arange(120) % 60 < 3, truth, "")  # three labels a class
+    >>> model = SemiSupervisedClassifier("fixmatch", steps=60, random_state=0).fit(X, y)
+    >>> model.predict([[0.0, 0.2], [4.1, 3.9]]).tolist()
+    ['low', 'high']
+    >>> bool((model.transduction_ == truth).mean() > 0.95)
+    True
+    """
+
+    n_features_in_: int
+    _decisions: Decisions | None
+
+    def __init__(
+        self,
+        method: str = "fixmatch",
+        *,
+        steps: int = 300,
+        batch: int = 32,
+        ratio: int = 4,
+        settings: dict[str, Any] | None = None,
+        mirror: bool = True,
+        random_state: Any = None,
+        device: str = "auto",
+        warm_start: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.steps = steps
+        self.batch = batch
+        self.ratio = ratio
+        self.settings = settings
+        self.mirror = mirror
+        self.random_state = random_state
+        self.device = device
+        self.warm_start = warm_start
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any) -> SemiSupervisedClassifier:
+        samples = self._samples(X, reset=True)
+        labels, known = self._labels(y, samples)
+        classes, numbers = np.unique(labels[known], return_inverse=True)
+        targets = np.full(len(labels), -1)
+        targets[known] = numbers
+        source = arrays(samples, targets, classes=[str(name) for name in classes], mirror=self.mirror)
+        split = make_split(source, labels=None)
+        recipe = self._recipe(source.train)
+        trained = fit(
+            recipe, split, callbacks=self._callbacks(), weights=self._last_weights(classes, source.train.shape)
+        )
+        self.classes_ = classes
+        self.recipe_ = recipe
+        self.history_ = trained.history
+        self.shape_ = source.train.shape
+        self._remember(trained, split, labels, known)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class of every row."""
+        check_is_fitted(self)
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+    @torch.no_grad()
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(n, K), the classes in the order of `classes_`."""
+        check_is_fitted(self)
+        store = as_store(self._samples(X, reset=False), self.shape_)
+        blocks = batches(store, np.arange(len(store)))
+        probs = torch.cat([self.judge_.classify(block) for block in blocks]).double().numpy()
+        return probs / probs.sum(1, keepdims=True)
+
+    def decide(self, X: Any) -> Decisions:
+        """Label, confidence, threshold with its parts and reason, for rows of any kind; as `instant label` has them."""
+        check_is_fitted(self)
+        self._require_rule()
+        store = as_store(self._samples(X, reset=False), self.shape_)
+        return decide_rows(self.judge_, store, np.arange(len(store)), self._names())
+
+    def labels_frame(self) -> Any:
+        """The decision table of the training rows as a pandas DataFrame, with the reason of each in words."""
+        import pandas as pd
+
+        check_is_fitted(self)
+        self._require_rule()
+        found = self._decisions
+        assert found is not None
+        columns = ("confidence", "tau", "kappa", "stay", "inflow", "accepted")
+        return pd.DataFrame(
+            {
+                "label": self.transduction_,
+                "given": self._known,
+                "called": self.classes_[found.label],
+                **{column: getattr(found, column) for column in columns},
+                "runner_up": self.classes_[found.runner_up],
+                "reason": [found.reason(row) for row in range(len(found))],
+            }
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _samples(self, X: Any, *, reset: bool) -> Any:
+        """Vectors as scikit-learn checks them; images as they are."""
+        if isinstance(X, torch.Tensor):
+            X = X.detach().cpu().numpy()
+        if not hasattr(X, "toarray") and len(shape := np.asarray(X).shape) in (3, 4):
+            size = math.prod(shape[1:])
+            if not reset and size != self.n_features_in_:
+                raise ValueError(
+                    f"X has {size} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                    "input."
+                )
+            self.n_features_in_ = size
+            return X
+        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1)
+
+    def _labels(self, y: Any, samples: Any) -> tuple[np.ndarray, np.ndarray]:
+        """One label a row, and which of them are known."""
+        name = type(self).__name__
+        if y is None:
+            raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
+        if isinstance(y, torch.Tensor):
+            y = y.detach().cpu().numpy()
+        labels = column_or_1d(y, warn=True)
+        check_consistent_length(samples, labels)
+        known = ~np.array([_missing(value) for value in labels.tolist()], bool)
+        found = labels[known]
+        if not len(found):
+            raise ValueError(f"y: no row is labelled; {name} needs at least one label of each class.")
+        if found.dtype.kind == "f":
+            assert_all_finite(found)
+        if found.dtype == object:
+            found = np.array(found.tolist())
+            labels = np.where(known, labels, "" if found.dtype.kind == "U" else -1)
+            labels = labels.astype(found.dtype) if found.dtype.kind in "UiufbO" else labels
+        check_classification_targets(found)
+        if len(np.unique(found)) < 2:
+            raise ValueError(
+                f"y: the labelled rows are all of one class, {found[0]!r}; {name} needs two classes or more."
+            )
+        return labels, known
+
+    def _recipe(self, train: Store) -> Recipe:
+        base = images_recipe if train.is_images else vectors_recipe
+        batch = min(self.batch, len(train))
+        settings = {
+            "steps": self.steps,
+            "batch": batch,
+            "ratio": max(1, min(self.ratio, len(train) // batch)),
+            "seed": int(check_random_state(self.random_state).randint(2**31)),
+            "device": self.device,
+        }
+        return base(method=self.method).override(
+            {key: str(value) for key, value in {**settings, **(self.settings or {})}.items()}
+        )
+
+    def _callbacks(self) -> list[Callback]:
+        return [_Bar(self.method)] if self.verbose else []
+
+    def _last_weights(self, classes: np.ndarray, shape: tuple[int, ...]) -> dict[str, torch.Tensor] | None:
+        if not (self.warm_start and hasattr(self, "judge_")):
+            return None
+        if not (np.array_equal(classes, self.classes_) and shape == self.shape_):
+            raise ValueError(
+                f"warm_start=True needs the classes {list(self.classes_)} and samples of shape {self.shape_} as "
+                f"before, got {list(classes)} and {shape}; set warm_start=False to start anew."
+            )
+        return self.judge_.network.state_dict()
+
+    @torch.no_grad()
+    def _remember(self, trained: Trained, split: Split, labels: np.ndarray, known: np.ndarray) -> None:
+        """Keep what predicts and decides, on the CPU, and what it says about the training rows."""
+        learner = trained.learner.cpu()
+        network, method = learner.judged, learner.method
+        normalise = Normalise(split.mean, split.std, images=split.train.is_images)
+        rests_on = reference_of(network, method, split, normalise)
+        rule = method if isinstance(method, Match) else None
+        self.judge_ = Judge(network, normalise, rule, rests_on, step=trained.recipe.steps - 1)
+        rows = np.arange(len(split.train))
+        self._known = known
+        self._decisions = decide_rows(self.judge_, split.train, rows, self._names()) if rule else None
+        called = torch.cat([self.judge_.classify(block).argmax(1) for block in batches(split.train, rows)])
+        self.transduction_ = np.where(known, labels, self.classes_[called.numpy()])
+        self.thresholds_ = None if self._decisions is None else self._decisions.tau
+        self.accepted_ = None if self._decisions is None else self._decisions.accepted
+        self.transition_ = self._mean_transition(split.train, rows)
+
+    def _mean_transition(self, store: Store, rows: np.ndarray) -> np.ndarray | None:
+        if self.judge_.estimator is None:
+            return None
+        total = torch.zeros(())
+        for block in batches(store, rows):
+            matrix = self.judge_.transition(block)
+            total = total + (matrix * len(block) if matrix.ndim == 2 else matrix.sum(0))
+        return (total / len(rows)).numpy()
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self.classes_)
+
+    def _require_rule(self) -> None:
+        if not self.judge_.decides:
+            raise ValueError(
+                f"method={self.method!r} has no threshold and decides nothing; use one that has, as instant."
+            )
+
+
+class InstanTClassifier(SemiSupervisedClassifier):
+    """InstanT (NeurIPS 2023): a threshold of its own for every unlabelled sample.
+
+    Parameters and attributes are those of `SemiSupervisedClassifier`.
+
+    >>> from sklearn.datasets import load_wine
+    >>> X, truth = load_wine(return_X_y=True)
+    >>> y = np.where(np.arange(len(truth)) % 15 == 0, truth, -1)  # twelve labels
+    >>> model = InstanTClassifier(steps=100, random_state=0).fit(X, y)
+    >>> bool(model.score(X, truth) > 0.9), model.transition_.shape
+    (True, (3, 3))
+    >>> model.labels_frame()["reason"][50].split(":")[0] in ("accepted", "refused")
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        steps: int = 300,
+        batch: int = 32,
+        ratio: int = 4,
+        settings: dict[str, Any] | None = None,
+        mirror: bool = True,
+        random_state: Any = None,
+        device: str = "auto",
+        warm_start: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            "instant", steps=steps, batch=batch, ratio=ratio, settings=settings, mirror=mirror,
+            random_state=random_state, device=device, warm_start=warm_start, verbose=verbose,
+        )  # fmt: skip
+
+
+class _Bar(ProgressBar):
+    """A bar that comes and goes with the run."""
+
+    def start(self, recipe: Recipe, split: Split, step: int) -> None:
+        self.__enter__()
+        super().start(recipe, split, step)
+
+    def end(self, summary: dict[str, Any]) -> None:
+        self.__exit__(None, None, None)
+
+
+def _missing(value: Any) -> bool:
+    if value is None or value == "":
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and (value != value or value == -1)

@@ -1,0 +1,204 @@
+"""The scikit-learn face: its promises, its ways of taking data, and that it trains as everything else does."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from joblib import Parallel, delayed
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
+
+from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedKFold, arrays, fit, make_split
+
+QUICK = {"steps": 60, "random_state": 0}
+# scikit-learn exempts its own semi-supervised estimators by name: there -1 is a class
+EXEMPT = {"check_classifiers_classes": "-1 means unlabelled"}
+
+
+def blobs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Three clouds: samples, classes, and labels of which four a class are known."""
+    x, truth = make_blobs(150, centers=[(0, 0), (5, 0), (0, 5)], random_state=0)
+    y = np.full(150, -1)
+    for k in range(3):
+        y[np.flatnonzero(truth == k)[:4]] = k
+    return x, truth, y
+
+
+@pytest.mark.parametrize("model", [InstanTClassifier(steps=60), SemiSupervisedClassifier("freematch", steps=60)])
+@pytest.mark.filterwarnings("ignore")
+def test_what_scikit_learn_asks_of_every_estimator(model: Any) -> None:
+    found = estimator_checks.check_estimator(model, expected_failed_checks=EXEMPT, on_skip=None)
+    assert {entry["check_name"] for entry in found if entry["status"] == "xfail"} == set(EXEMPT)
+    estimator_checks.check_classifiers_classes("SelfTrainingClassifier", model)  # with scikit-learn's own exemption
+
+
+@pytest.mark.parametrize("missing", [-1, None, np.nan, ""], ids=["-1", "None", "NaN", "empty"])
+def test_what_unlabelled_looks_like(missing: Any) -> None:
+    x, truth, y = blobs()
+    names = np.array(["ant", "bee", "cat"], object)
+    labels = (
+        y
+        if missing == -1
+        else np.where(y < 0, missing, names[y])
+        if missing != missing
+        else np.array([missing if k < 0 else names[k] for k in y], object)
+    )
+    model = InstanTClassifier(**QUICK).fit(x, labels)
+    expected = truth if missing == -1 else names[truth].astype(str)
+    assert model.classes_.tolist() == sorted(set(expected.tolist()))
+    assert (model.predict(x) == expected).mean() > 0.95
+    assert (model.transduction_ == expected).mean() > 0.95
+    assert (model.transduction_[y >= 0] == expected[y >= 0]).all()
+
+
+def test_what_is_known_after_fit() -> None:
+    x, _, y = blobs()
+    model = InstanTClassifier(**QUICK).fit(x, y)
+    assert model.n_features_in_ == 2
+    assert model.thresholds_.shape == model.accepted_.shape == (150,)
+    assert 0 < model.accepted_.mean() <= 1
+    np.testing.assert_allclose(model.transition_.sum(1), 1, atol=1e-5)
+    assert model.transition_.shape == (3, 3)
+    assert model.history_[-1]["step"] == 60
+    frame = model.labels_frame()
+    assert len(frame) == 150
+    assert frame["given"].sum() == 12
+    assert (frame["tau"] == model.thresholds_).all()
+    assert frame["reason"].str.startswith(("accepted", "refused")).all()
+    assert (frame["accepted"] == (frame["confidence"] > frame["tau"])).all()
+
+
+def test_a_method_without_a_threshold() -> None:
+    x, _, y = blobs()
+    model = SemiSupervisedClassifier("mixmatch", **QUICK).fit(x, y)
+    assert model.thresholds_ is None
+    assert model.transition_ is None
+    assert len(model.predict_proba(x)) == 150
+    with pytest.raises(ValueError, match="method='mixmatch' has no threshold"):
+        model.labels_frame()
+
+
+def test_it_trains_as_everything_else_does() -> None:
+    """The same recipe through `fit` gives the same weights."""
+    x, _, y = blobs()
+    model = InstanTClassifier(**QUICK, settings={"optim.lr": 0.05}).fit(x, y)
+    assert model.recipe_.optim.lr == 0.05
+    trained = fit(model.recipe_, make_split(arrays(x, y, classes=["0", "1", "2"]), labels=None))
+    expected = trained.learner.judged.state_dict()
+    for name, value in model.judge_.network.state_dict().items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=0, msg=name)
+
+
+def test_images_in_every_order_of_axes() -> None:
+    digits = load_digits()
+    grey = (digits.images[:300] / 16).astype(np.float32)
+    y = np.where(np.arange(300) < 60, digits.target[:300], -1)
+    settings = {"steps": 30, "random_state": 0, "mirror": False, "batch": 16}
+    expected = None
+    for images in (grey, grey[:, None], grey[..., None], torch.from_numpy(grey)):
+        model = InstanTClassifier(**settings).fit(images, y)
+        probs = model.predict_proba(images)
+        assert model.n_features_in_ == 64
+        expected = probs if expected is None else expected
+        np.testing.assert_allclose(probs, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="X has 49 features, but InstanTClassifier is expecting 64"):
+        model.predict(grey[:, :7, :7])
+
+
+def test_frames_and_tensors() -> None:
+    x, _, y = blobs()
+    expected = InstanTClassifier(**QUICK).fit(x, y).predict_proba(x)
+    frame = pd.DataFrame(x, columns=["length", "width"])
+    model = InstanTClassifier(**QUICK).fit(frame, pd.Series(y))
+    assert model.feature_names_in_.tolist() == ["length", "width"]
+    np.testing.assert_array_equal(model.predict_proba(frame), expected)
+    tensors = InstanTClassifier(**QUICK).fit(torch.from_numpy(x), torch.from_numpy(y))
+    np.testing.assert_array_equal(tensors.predict_proba(torch.from_numpy(x)), expected)
+
+
+def test_the_company_it_keeps() -> None:
+    """Pipeline, clone, cross-validation, grid search, pickle, joblib."""
+    x, truth, y = blobs()
+    model = InstanTClassifier(**QUICK)
+    assert make_pipeline(StandardScaler(), clone(model)).fit(x, y).score(x, truth) > 0.95
+    folds = SemiSupervisedKFold(2, random_state=0)
+    assert cross_val_score(model, x, y, cv=folds).mean() > 0.9
+    search = GridSearchCV(model, {"steps": [20, 60]}, cv=folds).fit(x, y)
+    assert search.best_score_ > 0.9
+    fitted = model.fit(x, y)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(x), fitted.predict_proba(x))
+    both = Parallel(n_jobs=2)(delayed(clone(model).fit)(x, y) for _ in range(2))
+    for one in both:
+        np.testing.assert_allclose(one.predict_proba(x), fitted.predict_proba(x), atol=1e-5)
+
+
+def test_warm_start_goes_on() -> None:
+    x, _, y = blobs()
+    model = InstanTClassifier(steps=40, random_state=0, warm_start=True, settings={"optim.lr": 1e-9}).fit(x, y)
+    before = model.predict_proba(x)
+    np.testing.assert_allclose(model.fit(x, y).predict_proba(x), before, atol=1e-4)
+    fresh = InstanTClassifier(steps=40, random_state=1, settings={"optim.lr": 1e-9}).fit(x, y).predict_proba(x)
+    assert np.abs(fresh - before).max() > 0.01
+    with pytest.raises(ValueError, match="warm_start=True needs the classes"):
+        model.fit(x, np.where(y == 2, 7, y))
+
+
+def test_a_seed_repeats_and_another_does_not() -> None:
+    x, _, y = blobs()
+    one, two, other = (InstanTClassifier(steps=20, random_state=seed).fit(x, y).predict_proba(x) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, two)
+    assert np.abs(one - other).max() > 0
+
+
+def test_a_bar_when_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    x, _, y = blobs()
+    InstanTClassifier(steps=20, random_state=0).fit(x, y)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    InstanTClassifier(steps=20, random_state=0, verbose=True).fit(x, y)
+    assert "20/20" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda x, y: (x, np.full(len(y), -1)), "no row is labelled"),
+        (lambda x, y: (x, np.where(y == 0, 0, -1)), "all of one class"),
+        (lambda x, y: (np.where(x == x[0, 0], np.nan, x), y), "contains NaN"),
+        (lambda x, y: (x[:, 0], y), "Expected 2D array"),
+        (lambda x, y: (x, y[:-1]), "inconsistent numbers of samples"),
+        (lambda x, y: (x, y + 0.5), "Unknown label type"),
+        (lambda x, y: (x, None), "requires y to be passed"),
+        (lambda x, y: (np.zeros((5, 4, 4, 4, 4)), y), "dim 5"),
+    ],
+)
+def test_what_cannot_be_fitted(change: Any, sentence: str) -> None:
+    x, _, y = blobs()
+    with pytest.raises(ValueError, match=sentence):
+        InstanTClassifier(**QUICK).fit(*change(x, y))
+
+
+def test_what_cannot_be_predicted_or_set() -> None:
+    x, _, y = blobs()
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        InstanTClassifier(**QUICK).fit(sparse.csr_matrix(x), y)
+    model = InstanTClassifier(**QUICK).fit(x, y)
+    with pytest.raises(ValueError, match="X has 3 features, but InstanTClassifier is expecting 2"):
+        model.predict(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="did you mean 'fixmatch'"):
+        SemiSupervisedClassifier("fixmach").fit(x, y)
+    with pytest.raises(ValueError, match=r"did you mean 'optim\.lr'"):
+        InstanTClassifier(settings={"lr": 0.1}).fit(x, y)
+    with pytest.raises(ValueError, match="steps=0"):
+        InstanTClassifier(steps=0).fit(x, y)
