@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from PIL import Image
 
 WIDTH, HEIGHT = 360, 210
-LEFT, RIGHT, TOP, BOTTOM = 40, 12, 12, 34
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 34
 ROW = 20  # height of a class's row
 WRITTEN, DRAWN = 12, 25  # classes up to which a heat map has its numbers written, and its cells drawn one by one
 POINTS = 300  # of a line: more than a chart this wide can show

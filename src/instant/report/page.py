@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -53,7 +52,8 @@ def render(facts: Facts) -> str:
 
 
 def percent(value: float | None, digits: int = 2) -> str:
-    return "not known" if value is None else f"{100 * value:.{digits}f} %"
+    """With a space that no line breaks at."""
+    return "not known" if value is None else f"{100 * value:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 class Curve(NamedTuple):
@@ -111,14 +111,11 @@ def _curve(
 
 
 def thresholds_per_class(facts: Facts) -> Markup:
-    """The middle and the 5-95 % range of the thresholds of those called each class."""
+    """The lowest, mean and highest threshold of those called each class; most are near the lowest."""
     table = facts.decisions
     assert table is not None
-    ranges: list[tuple[float, float, float] | None] = []
-    for k in range(len(facts.classes)):
-        taus = table.tau[table.label == k]
-        low, middle, high = np.quantile(taus, (0.05, 0.5, 0.95)) if len(taus) else (0.0, 0.0, 0.0)
-        ranges.append((float(low), float(middle), float(high)) if len(taus) else None)
+    by_class = [table.tau[table.label == k] for k in range(len(facts.classes))]
+    ranges = [(float(t.min()), float(t.mean()), float(t.max())) if len(t) else None for t in by_class]
     return range_chart("Thresholds per class at the end", facts.classes, ranges)
 
 
