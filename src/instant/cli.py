@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +16,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from instant.errors import InputError
+
+if TYPE_CHECKING:
+    from instant.data.split import Split
+    from instant.run import Run
 
 app = typer.Typer(
     help="Semi-supervised learning with instance-dependent thresholds.",
@@ -82,18 +87,22 @@ def train(
             "put the same files back, or train again."
         )
     with ProgressBar(recipe.method, console) as bar:
-        watching = [Announcement(run, console), bar, Watch(bar.note)]
+        watch = Watch(bar.note)
+        watching = [Announcement(run, console), bar, watch]
         trained = fit(recipe, split, run=run, resume=resume is not None, force=force, callbacks=watching)
     _print_summary(trained.summary, run)
     try:
-        _write_report(run, split, with_baseline=baseline)
+        _write_report(run, split, with_baseline=baseline, told=watch.told)
     except Interrupted:
         raise
     except Exception as error:  # whatever it is, the run is finished and kept
         _complain(f"the run is kept, but its report is not written ({error}); try again with: instant report {run}")
 
 
-def _write_report(run: Any, split: Any, *, with_baseline: bool, out: Path | None = None) -> None:
+def _write_report(
+    run: Run, split: Split, *, with_baseline: bool, out: Path | None = None, told: Collection[str] = ()
+) -> None:
+    """Write it and say the verdict, and those warnings that were not told during training."""
     from instant.progress import ProgressBar
     from instant.report.baseline import train_baseline
     from instant.report.page import write_report
@@ -104,7 +113,8 @@ def _write_report(run: Any, split: Any, *, with_baseline: bool, out: Path | None
     path, facts = write_report(run, split, out)
     console.print(facts.accuracy.verdict, markup=False, highlight=False, soft_wrap=True)
     for warning in facts.warnings:
-        console.print(f"Warning: {warning.sentence}", markup=False, highlight=False, soft_wrap=True)
+        if warning.kind not in told:
+            console.print(f"Warning: {warning.sentence}", markup=False, highlight=False, soft_wrap=True)
     console.print(f"report: {path}", markup=False, highlight=False, soft_wrap=True)
 
 

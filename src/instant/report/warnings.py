@@ -86,8 +86,8 @@ def flooding(called: Sequence[float], labelled: Sequence[float], classes: Sequen
         Warn(
             "flood",
             f"One class floods the others: {100 * share[k]:.0f} % of {what} are called {classes[k]!r}, which has "
-            f"{100 * expected[k]:.0f} % of the labels. Label a few more samples of the classes it swallows, or use a "
-            "method that aligns classes, such as method=instant; if the class is that common, ignore this.",
+            f"{100 * expected[k]:.0f} % of the labels. Label a few more samples of the classes it swallows, train for "
+            "longer, or use a method that aligns classes, as instant does; if the class is that common, ignore this.",
         )
     ]
 
@@ -121,7 +121,7 @@ class Watch(Callback):
     def start(self, recipe: Recipe, split: Split, step: int) -> None:
         self.recipe, self.split = recipe, split
         self._records: list[dict[str, Any]] = []
-        self._told: set[str] = set()
+        self.told: set[str] = set()  # kinds
         self._say(unequal(recipe, split))
 
     def record(self, record: dict[str, Any]) -> None:
@@ -131,8 +131,8 @@ class Watch(Callback):
 
     def _say(self, warnings: list[Warn]) -> None:
         for warning in warnings:
-            if warning.kind not in self._told:
-                self._told.add(warning.kind)
+            if warning.kind not in self.told:
+                self.told.add(warning.kind)
                 self.tell(f"Warning: {warning.sentence}")
 
 
