@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from runs import HOSTILE, points, small
 
 import instant.report.page
@@ -18,7 +19,7 @@ from instant.engine.fit import fit
 from instant.errors import InputError
 from instant.report.baseline import find_baseline, train_baseline
 from instant.report.charts import Series, heat_map, line_chart, pair_bars
-from instant.report.facts import Facts, collect, compare
+from instant.report.facts import Facts, collect, compare, mean_transition
 from instant.report.gallery import gallery
 from instant.report.page import percent, render, write_report
 from instant.report.warnings import Warn
@@ -165,6 +166,24 @@ def test_the_gallery(hostile: Facts) -> None:
     assert all(p.reason.startswith("refused: ") and p.image.startswith("data:image/png") for p in refused.pictures)
 
 
+def test_the_mean_of_t(tmp_path: Path) -> None:
+    """Of a method with one T for all samples it is that T; rows of any T sum to 1; others have none."""
+    for method in ("instant_class", "instant", "fixmatch"):
+        run = Run(tmp_path / method)
+        recipe, split = points(method)
+        trained = fit(recipe, split, run=run)
+        found = mean_transition(run, split)
+        if method == "fixmatch":
+            assert found is None
+            continue
+        assert found is not None
+        assert found.sum(1) == pytest.approx(1, abs=1e-5)
+        if method == "instant_class":
+            with torch.no_grad():
+                matrix = trained.learner.method.transitions.estimator(torch.zeros(1, 1), torch.zeros(1, 1))
+            assert found == pytest.approx(matrix.numpy(), abs=1e-5)
+
+
 def test_vectors_have_no_gallery_and_supervised_runs_no_thresholds(tmp_path: Path) -> None:
     for method, said in (("instant", None), ("supervised", "which has no threshold and accepts nobody")):
         run = Run(tmp_path / method)
@@ -219,6 +238,15 @@ def test_the_command_writes_it(
     assert "the run is kept, but its report is not written (no ink)" in capsys.readouterr().err
     assert Run(folder).finished
     assert not (folder / "report.html").exists()  # that of the run before it is gone
+
+
+def test_a_warning_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """During training, and not again after it; `instant report` says it again."""
+    tiny = ["steps=8", "labels=10", "batch=8", "ratio=2", "log_every=2", "device=cpu", "method.base=1"]
+    assert main(["train", "digits", *tiny, "method.relative=false", "--out", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.count("Thresholds are stuck at 1") == 1
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.count("Thresholds are stuck at 1") == 1
 
 
 def test_an_unfinished_run_has_none(finished: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

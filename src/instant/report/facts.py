@@ -11,6 +11,7 @@ import torch
 from instant.config import Recipe
 from instant.data.feed import Normalise
 from instant.data.split import Split
+from instant.engine.device import choose_device
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, _method, decide
 from instant.report.baseline import ITSELF, find_baseline
@@ -131,11 +132,14 @@ def mean_transition(run: Run, split: Split) -> np.ndarray | None:
     if method.transitions is None:
         return None
     normalise = Normalise(card["mean"], card["std"], images=split.train.is_images)
+    where = choose_device("auto")
+    for part in (network, method, normalise):
+        part.to(where)
     rows = split.pool[:: -(-len(split.pool) // LOOKED_AT)]
-    total = torch.zeros(len(split.classes), len(split.classes))
+    total = torch.zeros(len(split.classes), len(split.classes), device=where)
     for start in range(0, len(rows), 128):
         block = np.require(split.train.samples[rows[start : start + 128]], requirements=["C", "W"])
-        x = normalise(torch.from_numpy(block))
+        x = normalise(torch.from_numpy(block).to(where))
         matrix = method.transitions.estimator(network(x).features.float(), x)
         total += matrix.sum(0) if matrix.ndim == 3 else len(x) * matrix
-    return (total / len(rows)).numpy()
+    return (total / len(rows)).cpu().numpy()
