@@ -26,6 +26,8 @@ from instant.run import Run
 DIGITS = load("digits")
 TINY = {"steps": "24", "batch": "8", "ratio": "2", "log_every": "5", "evaluate_every": "10", "checkpoint_every": "6"}
 TINY["device"] = "cpu"  # also where there is a GPU, whose sums need not come out the same twice
+# Names of classes that would like to be markup, or are too long for any line
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a" * 90, "{{ 7 * 7 }}", "&lt;b&gt;")
 
 
 def small(method: str = "instant", **settings: str) -> tuple[Recipe, Split]:

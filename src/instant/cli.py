@@ -1,14 +1,15 @@
-"""The command: train, evaluate, label, certify, export, list, demo, bench."""
+"""The command: train, report, evaluate, label, certify, export, list, demo, bench."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,6 +17,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from instant.errors import InputError
+
+if TYPE_CHECKING:
+    from instant.data.split import Split
+    from instant.run import Run
 
 app = typer.Typer(
     help="Semi-supervised learning with instance-dependent thresholds.",
@@ -49,13 +54,15 @@ def train(
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/SOURCE-LABELS-METHOD-SEED]")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace what the run folder holds")] = False,
     resume: Annotated[Path | None, typer.Option(help="go on with this run folder")] = None,
+    baseline: Annotated[bool, typer.Option("--baseline", help="also train on the labels alone, to compare")] = False,
 ) -> None:
     """Train a method on a source: instant train cifar10 labels=40 method=freematch optim.lr=0.01."""
     from instant.data.sources import load
     from instant.engine.build import split_for
-    from instant.engine.fit import fit
+    from instant.engine.fit import Interrupted, fit
     from instant.progress import Announcement, ProgressBar
     from instant.recipes import resolve
+    from instant.report.warnings import Watch
     from instant.run import Run
 
     if resume is not None:
@@ -81,9 +88,54 @@ def train(
             "put the same files back, or train again."
         )
     with ProgressBar(recipe.method, console) as bar:
-        watching = [Announcement(run, console), bar]
+        watch = Watch(bar.note)
+        watching = [Announcement(run, console), bar, watch]
         trained = fit(recipe, split, run=run, resume=resume is not None, force=force, callbacks=watching)
     _print_summary(trained.summary, run)
+    try:
+        _write_report(run, split, with_baseline=baseline, told=watch.told)
+    except Interrupted:
+        raise
+    except Exception as error:  # whatever it is, the run is finished and kept
+        _complain(f"the run is kept, but its report is not written ({error}); try again with: instant report {run}")
+
+
+def _write_report(
+    run: Run, split: Split, *, with_baseline: bool, out: Path | None = None, told: Collection[str] = ()
+) -> None:
+    """Write it and say the verdict, and those warnings that were not told during training."""
+    from instant.progress import ProgressBar
+    from instant.report.baseline import train_baseline
+    from instant.report.page import write_report
+
+    if with_baseline:
+        with ProgressBar("baseline", console) as bar:
+            train_baseline(run, split, callbacks=[bar])
+    path, facts = write_report(run, split, out)
+    console.print(facts.accuracy.verdict, markup=False, highlight=False, soft_wrap=True)
+    for warning in facts.warnings:
+        if warning.kind not in told:
+            console.print(f"Warning: {warning.sentence}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"report: {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
+    out: Annotated[Path | None, typer.Option(help="html file to write [default: RUN/report.html]")] = None,
+    with_baseline: Annotated[
+        bool, typer.Option("--with-baseline", help="train on the labels alone first, unless RUN/baseline is there")
+    ] = False,
+) -> None:
+    """One page that shows a run: accuracy against the baseline, curves, thresholds, T, a gallery, warnings."""
+    from instant.data.sources import load
+    from instant.engine.build import split_for
+    from instant.run import Run
+
+    run = Run(folder)
+    recipe = run.recipe()
+    run.summary()  # or a sentence: the run is not finished
+    _write_report(run, split_for(recipe, load(recipe.source, recipe.data)), with_baseline=with_baseline, out=out)
 
 
 def _print_summary(summary: dict[str, Any], run: object) -> None:

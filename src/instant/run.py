@@ -7,6 +7,8 @@ model.safetensors, .json   the trained network and how to rebuild it: what is sh
 reference.safetensors      what the thresholds rest on: probabilities of the labelled samples
 summary.json               the results; written last, so its presence means that the run is finished
 audit.json                 which accepted samples were drawn for a person to check, if any were
+report.html                the page that shows the run
+baseline/                  a run folder of its own: the supervised baseline, if it was trained
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ FORMAT = 1
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
 # In the order of removal: a folder left half emptied is first an unfinished run, then none
 FILES = (
-    Path("summary.json"), Path("recipe.json"), Path("audit.json"), CHECKPOINT, Path("metrics.jsonl"),
-    Path("model.json"), Path("model.safetensors"), Path("reference.safetensors"), Path("split.json"),
+    Path("summary.json"), Path("recipe.json"), Path("audit.json"), Path("report.html"), CHECKPOINT,
+    Path("metrics.jsonl"), Path("model.json"), Path("model.safetensors"), Path("reference.safetensors"),
+    Path("split.json"),
 )  # fmt: skip
 
 
@@ -104,6 +107,15 @@ class Run:
     @property
     def resume_command(self) -> str:
         return f"instant train --resume {shlex.quote(str(self.path))}"
+
+    @property
+    def report_path(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def baseline(self) -> Run:
+        """Where the supervised baseline of this run is kept."""
+        return Run(self.path / "baseline")
 
     @property
     def exists(self) -> bool:

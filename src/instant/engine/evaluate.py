@@ -15,17 +15,23 @@ from instant.errors import InputError
 from instant.learner import Learner
 from instant.run import Run
 
+LOOKED_AT = 1024  # samples of the pool, evenly spread: enough to see one class flood the others
 
-def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, float]:
-    """Accuracy on the test part, and on the validation part where there is one."""
+
+def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, Any]:
+    """Accuracy on the test part and on the validation part where there is one; how often the pool is called what."""
     parts = {"accuracy": (split.test, split.test_targets)}
     if len(split.validation):
         parts["validation_accuracy"] = (split.train.take(split.validation), split.validation_targets)
-    found = {}
+    device = normalise.mean.device
+    found: dict[str, Any] = {}
     for name, (store, targets) in parts.items():
         if (targets >= 0).any():
-            probs = predict(learner.judged, store, normalise, device=normalise.mean.device, dtype=learner.dtype)
+            probs = predict(learner.judged, store, normalise, device=device, dtype=learner.dtype)
             found[name] = accuracy(probs, targets)
+    rows = split.pool[:: -(-len(split.pool) // LOOKED_AT)]
+    calls = predict(learner.judged, split.train.take(rows), normalise, device=device, dtype=learner.dtype).argmax(1)
+    found["called"] = (torch.bincount(calls, minlength=len(split.classes)) / len(rows)).tolist()
     return found
 
 

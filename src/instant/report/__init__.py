@@ -1,0 +1,1 @@
+"""The page that shows a run: its facts, charts, gallery and warnings."""

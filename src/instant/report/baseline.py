@@ -1,0 +1,37 @@
+"""The supervised baseline: the same recipe on the labelled samples alone, trained once and kept in RUN/baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from instant.config import Recipe
+from instant.data.split import Split
+from instant.engine.fit import Callback, fit
+from instant.errors import InputError
+from instant.run import Run
+
+ITSELF = ("supervised", "fully_supervised")  # methods that use labelled samples alone
+
+
+def baseline_recipe(recipe: Recipe) -> Recipe:
+    return dataclasses.replace(recipe, method="supervised", method_options={})
+
+
+def find_baseline(run: Run, split: Split) -> Run | None:
+    """The finished baseline of a run, if it is of the same recipe and the same labels; one left by another is not."""
+    kept = run.baseline
+    if not kept.finished or kept.recipe() != baseline_recipe(run.recipe()):
+        return None
+    return kept if kept.split_record().get("hash") == split.hash else None
+
+
+def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = ()) -> Run:
+    """The baseline of a run, trained now unless it is there."""
+    recipe = run.recipe()
+    if recipe.method in ITSELF:
+        raise InputError(f"{run} was trained with method={recipe.method}: it is a baseline itself and needs none.")
+    if (kept := find_baseline(run, split)) is not None:
+        return kept
+    fit(baseline_recipe(recipe), split, run=run.baseline, force=True, callbacks=callbacks)
+    return run.baseline

@@ -1,0 +1,145 @@
+"""All that a report says of a run, as plain values: collected once, from the run folder and its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from instant.config import Recipe
+from instant.data.feed import Normalise
+from instant.data.split import Split
+from instant.engine.device import choose_device
+from instant.errors import InputError
+from instant.labelling.decisions import Decisions, _method, decide
+from instant.report.baseline import ITSELF, find_baseline
+from instant.report.gallery import Group, gallery
+from instant.report.warnings import Warn, flooding, flooding_records, from_records, unequal
+from instant.run import Run
+
+LOOKED_AT = 1024  # samples of the pool that T(x) is averaged over
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Accuracy:
+    """What a run reached, and where that was measured."""
+
+    measured_on: str | None  # None: there is no sample to measure on
+    value: float | None
+    baseline: float | None  # of the supervised baseline, where there is one
+    is_baseline: bool  # the run itself uses labelled samples alone
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in a sentence."""
+        if self.value is None:
+            return (
+                "There are no test or validation labels, so accuracy is not known. Hold some labels out with "
+                "validation=N, or check a sample of the accepted labels with instant certify."
+            )
+        if self.is_baseline:
+            return "This run uses labelled samples alone: it is a baseline itself."
+        if self.baseline is None:
+            return "There is no supervised baseline to compare with yet."
+        difference = 100 * (self.value - self.baseline)
+        if difference <= 0:
+            return (
+                f"Semi-supervised learning did not help here: labelled samples alone reach "
+                f"{100 * self.baseline:.2f} %, {-difference:.2f} points more."
+                if difference < 0
+                else "Semi-supervised learning did not help here: labelled samples alone reach the same accuracy."
+            )
+        return f"{difference:.2f} points above the same network trained on the labelled samples alone."
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Facts:
+    """A finished run, ready to be shown."""
+
+    run: str
+    recipe: Recipe
+    summary: dict[str, Any]
+    classes: tuple[str, ...]
+    records: list[dict[str, Any]]
+    baseline_records: list[dict[str, Any]]
+    accuracy: Accuracy
+    warnings: list[Warn]
+    labelled: np.ndarray  # (K,) labels a class
+    decisions: Decisions | None
+    why_no_decisions: str
+    transition: np.ndarray | None  # (K, K) mean of T(x) over the pool
+    gallery: tuple[Group, ...]
+
+    @property
+    def accepted(self) -> np.ndarray | None:
+        """(K,) accepted pseudo-labels a class."""
+        if self.decisions is None:
+            return None
+        return np.bincount(self.decisions.label[self.decisions.accepted], minlength=len(self.classes))
+
+
+def collect(run: Run, split: Split) -> Facts:
+    """The facts of a finished run; `split` is the run's."""
+    summary, recipe, records = run.summary(), run.recipe(), run.history()
+    decisions, transition, why = None, None, ""
+    try:
+        decisions = decide(run, split)
+        transition = mean_transition(run, split)
+    except InputError as error:  # a method without thresholds, or data that is no longer there: the rest is shown
+        why = str(error)
+    labelled = np.bincount(split.targets, minlength=len(split.classes))
+    facts = Facts(
+        run=str(run),
+        recipe=recipe,
+        summary=summary,
+        classes=split.classes,
+        records=records,
+        baseline_records=[] if (other := find_baseline(run, split)) is None else other.history(),
+        accuracy=compare(summary, None if other is None else other.summary()),
+        warnings=from_records(records, recipe) + unequal(recipe, split),
+        labelled=labelled,
+        decisions=decisions,
+        why_no_decisions=why,
+        transition=transition,
+        gallery=() if decisions is None else gallery(decisions, split),
+    )
+    floods = flooding_records(records, recipe, split)
+    if not floods and facts.accepted is not None:
+        floods = flooding(facts.accepted.tolist(), labelled.tolist(), split.classes, "the accepted samples")
+    facts.warnings.extend(floods)
+    return facts
+
+
+def compare(summary: dict[str, Any], baseline: dict[str, Any] | None) -> Accuracy:
+    """The last accuracy of both, on the test part or, where nothing is known of it, on the validation part."""
+    places = {"accuracy_last": "test samples", "validation_accuracy": "validation samples"}
+    name = next((name for name in places if summary.get(name) is not None), "")
+    return Accuracy(
+        measured_on=places.get(name),
+        value=summary.get(name),
+        baseline=None if baseline is None else baseline.get(name),
+        is_baseline=summary["method"] in ITSELF,
+    )
+
+
+@torch.no_grad()
+def mean_transition(run: Run, split: Split) -> np.ndarray | None:
+    """The mean of the estimated T(x) over samples spread evenly over the pool; None where the method has no T."""
+    network, card = run.load_model()
+    method = _method(run, split, network)
+    if method.transitions is None:
+        return None
+    normalise = Normalise(card["mean"], card["std"], images=split.train.is_images)
+    where = choose_device("auto")
+    for part in (network, method, normalise):
+        part.to(where)
+    rows = split.pool[:: -(-len(split.pool) // LOOKED_AT)]
+    total = torch.zeros(len(split.classes), len(split.classes), device=where)
+    for start in range(0, len(rows), 128):
+        block = np.require(split.train.samples[rows[start : start + 128]], requirements=["C", "W"])
+        x = normalise(torch.from_numpy(block).to(where))
+        matrix = method.transitions.estimator(network(x).features.float(), x)
+        total += matrix.sum(0) if matrix.ndim == 3 else len(x) * matrix
+    return (total / len(rows)).cpu().numpy()

@@ -1,0 +1,139 @@
+"""The report of a run: facts and charts put into one self-contained page, without scripts or anything from afar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from instant.data.files import atomic
+from instant.data.split import Split
+from instant.errors import InputError
+from instant.report.charts import Band, Series, heat_map, line_chart, pair_bars, range_chart
+from instant.report.facts import Facts, collect
+from instant.run import Run
+
+
+def write_report(run: Run, split: Split, out: Path | None = None) -> tuple[Path, Facts]:
+    """Write the report of a finished run, by default into its folder."""
+    facts = collect(run, split)
+    path = out or run.report_path
+    text = render(facts)
+    try:
+        with atomic(path) as file:
+            file.write(text.encode("utf-8", "replace"))  # a path may hold what is no character
+    except OSError as error:
+        raise InputError(f"the report cannot be written to {path} ({error.strerror or error}).") from error
+    return path, facts
+
+
+def render(facts: Facts) -> str:
+    """The page. Names of classes and folders are anybody's text: all that is not a chart of ours is escaped."""
+    environment = Environment(
+        loader=PackageLoader("instant.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["percent"] = percent
+    return environment.get_template("page.html").render(
+        facts=facts,
+        summary=facts.summary,
+        curves=curves(facts),
+        thresholds=threshold_curve(facts),
+        per_class=None if facts.decisions is None else thresholds_per_class(facts),
+        balance=class_balance(facts),
+        heat=None
+        if facts.transition is None
+        else heat_map("Estimated transition matrix T", facts.classes, facts.transition),
+        settings=settings(facts),
+    )
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """With a space that no line breaks at."""
+    return "not known" if value is None else f"{100 * value:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+class Curve(NamedTuple):
+    """A chart over the steps of training, with its words."""
+
+    name: str
+    title: str
+    words: str
+    series: list[Series]
+    last: float
+    chart: Markup
+
+
+def curves(facts: Facts) -> list[Curve]:
+    """Those of the paper's figure 3, as far as they are known: accuracy, utilisation, pseudo-label accuracy."""
+    measured = "validation_accuracy" if facts.accuracy.measured_on == "validation samples" else "accuracy"
+    wanted = (
+        (measured, "Accuracy", f"on {facts.accuracy.measured_on}"),
+        ("utilisation", "Utilisation", "share of the unlabelled samples that count"),
+        ("pseudo_label_accuracy", "Pseudo-label accuracy", "share of accepted labels that are right"),
+    )
+    found = []
+    for name, title, words in wanted:
+        series = [Series(facts.recipe.method, points) for points in [_points(name, facts.records)] if points]
+        if name == measured and (other := _points(name, facts.baseline_records)):
+            series.append(Series("supervised", other, 2))
+        found += _curve(facts, name, title, words, series)
+    return found
+
+
+def threshold_curve(facts: Facts) -> Curve | None:
+    """The mean threshold and its spread."""
+    spread = [(r["step"], r["threshold_quantiles"]) for r in facts.records if "threshold_quantiles" in r]
+    bands = [
+        Band("5-95 %", [(step, q[0], q[4]) for step, q in spread]),
+        Band("25-75 %", [(step, q[1], q[3]) for step, q in spread]),
+    ]
+    series = [Series(facts.recipe.method, points) for points in [_points("threshold", facts.records)] if points]
+    words = "mean over all samples; shaded: 5-95 % and 25-75 % of them"
+    return next(iter(_curve(facts, "threshold", "Threshold over time", words, series, bands)), None)
+
+
+def _points(name: str, records: Sequence[dict[str, Any]]) -> list[tuple[float, float]]:
+    return [(record["step"], record[name]) for record in records if record.get(name) is not None]
+
+
+def _curve(
+    facts: Facts, name: str, title: str, words: str, series: list[Series], bands: Sequence[Band] = ()
+) -> list[Curve]:
+    """None or one."""
+    if not series:
+        return []
+    chart = line_chart(f"{title}, over the steps of training", series, bands=bands, steps=facts.recipe.steps)
+    return [Curve(name, title, words, series, series[0].points[-1][1], chart)]
+
+
+def thresholds_per_class(facts: Facts) -> Markup:
+    """The lowest, mean and highest threshold of those called each class; most are near the lowest."""
+    table = facts.decisions
+    assert table is not None
+    by_class = [table.tau[table.label == k] for k in range(len(facts.classes))]
+    ranges = [(float(t.min()), float(t.mean()), float(t.max())) if len(t) else None for t in by_class]
+    return range_chart("Thresholds per class at the end", facts.classes, ranges)
+
+
+def class_balance(facts: Facts) -> Markup | None:
+    """Shares of the classes among accepted labels and among given ones."""
+    accepted = facts.accepted
+    if accepted is None or accepted.sum() == 0:
+        return None
+    shares = (accepted / accepted.sum()).tolist(), (facts.labelled / facts.labelled.sum()).tolist()
+    return pair_bars("Class balance of accepted labels against the labelled samples", facts.classes, *shares)
+
+
+def settings(facts: Facts) -> list[tuple[str, str]]:
+    """Every setting of the recipe, options of method and network one by one."""
+    rows: list[tuple[str, str]] = []
+    for name, value in facts.recipe.to_json().items():
+        if isinstance(value, dict):
+            rows += [(f"{name.removesuffix('_options')}.{key}", json.dumps(inner)) for key, inner in value.items()]
+        else:
+            rows.append((name, value if isinstance(value, str) else json.dumps(value)))
+    return rows

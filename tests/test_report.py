@@ -1,0 +1,293 @@
+"""The report: its numbers are the run's, its text cannot become markup, and it loads nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import HOSTILE, points, small
+
+import instant.report.page
+from instant.cli import main
+from instant.engine.fit import fit
+from instant.errors import InputError
+from instant.report.baseline import find_baseline, train_baseline
+from instant.report.charts import Series, heat_map, line_chart, pair_bars
+from instant.report.facts import Facts, collect, compare, mean_transition
+from instant.report.gallery import gallery
+from instant.report.page import percent, render, write_report
+from instant.report.warnings import Warn
+from instant.run import Run
+
+VOID = {"meta", "link", "img", "br"}
+SECTIONS = ("accuracy", "curves", "classes", "gallery", "budget", "settings", "versions")
+
+
+class Page(HTMLParser):
+    """Tags that open and close in pairs, ids with their text, and addresses."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[tuple[str, str]] = []
+        self.tags: set[str] = set()
+        self.text: dict[str, str] = {}
+        self.addresses: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.add(tag)
+        self.addresses += [values[name] or "" for name in ("src", "href", "action", "data", "poster") if name in values]
+        assert not any(name.startswith("on") for name in values), values
+        if name := values.get("id"):
+            self.text[name] = ""
+        if tag not in VOID:
+            self.open.append((tag, values.get("id") or ""))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:  # of SVG
+            self.handle_starttag(tag, attrs)
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, tag
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data: str) -> None:
+        for _, name in self.open:
+            if name:
+                self.text[name] += data
+
+
+@pytest.fixture(scope="session")
+def facts(finished: Run) -> Facts:
+    return collect(finished, small()[1])
+
+
+def test_all_parts_are_there_and_nothing_is_loaded(facts: Facts) -> None:
+    text = render(facts)
+    page = Page(text)
+    assert set(SECTIONS) <= page.text.keys()
+    assert {"thresholds", "balance", "transition", "threshold-curve", "accuracy-curve"} <= page.text.keys()
+    assert {"utilisation-curve", "pseudo_label_accuracy-curve"} <= page.text.keys()
+    assert page.addresses
+    assert all(address.startswith("data:") for address in page.addresses)
+    assert not re.search(r"url\(|@import|https?://", text)
+    assert "script" not in page.tags
+    assert len(text) < 1_500_000
+
+
+def test_numbers_are_those_of_the_summary(facts: Facts, finished: Run) -> None:
+    page, summary = Page(render(facts)), finished.summary()
+    assert page.text["value"] == percent(summary["accuracy_last"])
+    assert page.text["utilisation"] == percent(summary["utilisation"])
+    assert page.text["right"] == percent(summary["pseudo_label_accuracy"])
+    assert f"last {percent(summary['threshold_mean'], 1)}" in page.text["threshold-curve"]
+    assert page.text["budget"].split()[2:5] == ["training10", "validation0", "total10"]
+    for name, value in (("steps", "24"), ("batch", "8"), ("method", "instant"), ("optim.lr", "0.1")):
+        assert re.search(rf"{re.escape(name)}\s*{re.escape(value)}\b", page.text["settings"]), name
+    for version in summary["versions"].values():
+        assert version in page.text["versions"]
+
+
+def test_names_stay_text(hostile: Facts) -> None:
+    text = render(hostile)
+    page = Page(text)
+    assert "script" not in page.tags
+    assert all(address.startswith("data:") for address in page.addresses)
+    for name in HOSTILE:
+        assert name in page.text["classes"]
+        assert name in page.text["thresholds"]
+    assert HOSTILE[0] in page.text["warnings"]
+    assert "&lt;b&gt;run&amp;amp;" in text  # the run folder
+    assert "onerror" in page.text["classes"]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "sentence"),
+    [
+        (0.9, 0.8, "10.00 points above the same network trained on the labelled samples alone."),
+        (0.8, 0.8, "Semi-supervised learning did not help here: labelled samples alone reach the same accuracy."),
+        (0.8, 0.85, "did not help here: labelled samples alone reach 85.00 %, 5.00 points more."),
+        (0.8, None, "There is no supervised baseline to compare with yet."),
+    ],
+)
+def test_the_verdict(facts: Facts, own: float, other: float | None, sentence: str) -> None:
+    summary = {**facts.summary, "accuracy_last": own}
+    accuracy = compare(summary, None if other is None else {"accuracy_last": other})
+    page = Page(render(dataclasses.replace(facts, accuracy=accuracy)))
+    assert sentence in page.text["verdict"]
+    assert page.text["baseline"] == ("not trained" if other is None else percent(other))
+    assert ("--with-baseline" in page.text["verdict"]) == (other is None)
+
+
+def test_without_test_labels_validation_counts_and_without_both_nothing(facts: Facts) -> None:
+    nothing = {**facts.summary, "accuracy_last": None, "validation_accuracy": None}
+    page = Page(render(dataclasses.replace(facts, accuracy=compare(nothing, None))))
+    assert "There are no test or validation labels, so accuracy is not known." in page.text["verdict"]
+    assert page.text["value"] == "not known"
+    held = compare(nothing | {"validation_accuracy": 0.75}, {"accuracy_last": 0.9, "validation_accuracy": 0.5})
+    assert (held.value, held.baseline, held.measured_on) == (0.75, 0.5, "validation samples")
+
+
+def test_warnings_come_first(facts: Facts) -> None:
+    loud = dataclasses.replace(facts, warnings=[Warn("none", "Nobody is accepted. Lower it.")])
+    text = render(loud)
+    assert Page(text).text["warnings"].split("\n")[3].strip() == "Nobody is accepted. Lower it."
+    assert text.index('id="warnings"') < text.index('id="accuracy"')
+    assert "warnings" not in Page(render(dataclasses.replace(facts, warnings=[]))).text
+
+
+def test_the_gallery(hostile: Facts) -> None:
+    """Nobody labelled, at most a dozen a group, in the order of confidence over threshold, each with its reason."""
+    table, split = hostile.decisions, small()[1]
+    assert table is not None
+    surest, borderline, refused = gallery(table, split)
+    above = dict(zip(table.ids.tolist(), (table.confidence - table.tau).tolist()))
+    accepted = dict(zip(table.ids.tolist(), table.accepted.tolist()))
+    free = [i for i in table.ids.tolist() if i not in set(split.labelled.tolist())]
+
+    def chosen(group: object) -> list[int]:
+        return [int(picture.name.split()[-1]) for picture in group.pictures]  # type: ignore[attr-defined]
+
+    assert chosen(surest) == sorted((i for i in free if accepted[i]), key=lambda i: -above[i])[:12]
+    assert chosen(borderline) == sorted(free, key=lambda i: abs(above[i]))[:12]
+    assert min(len(group.pictures) for group in (surest, borderline, refused)) == 12
+    worst = sorted(above[i] for i in free if not accepted[i])[:12]
+    assert [above[i] for i in chosen(refused)] == worst
+    assert all(p.reason.startswith("refused: ") and p.image.startswith("data:image/png") for p in refused.pictures)
+
+
+def test_the_mean_of_t(tmp_path: Path) -> None:
+    """Of a method with one T for all samples it is that T; rows of any T sum to 1; others have none."""
+    for method in ("instant_class", "instant", "fixmatch"):
+        run = Run(tmp_path / method)
+        recipe, split = points(method)
+        trained = fit(recipe, split, run=run)
+        found = mean_transition(run, split)
+        if method == "fixmatch":
+            assert found is None
+            continue
+        assert found is not None
+        assert found.sum(1) == pytest.approx(1, abs=1e-5)
+        if method == "instant_class":
+            with torch.no_grad():
+                matrix = trained.learner.method.transitions.estimator(torch.zeros(1, 1), torch.zeros(1, 1))
+            assert found == pytest.approx(matrix.numpy(), abs=1e-5)
+
+
+def test_vectors_have_no_gallery_and_supervised_runs_no_thresholds(tmp_path: Path) -> None:
+    for method, said in (("instant", None), ("supervised", "which has no threshold and accepts nobody")):
+        run = Run(tmp_path / method)
+        recipe, split = points(method)
+        fit(recipe, split, run=run)
+        page = Page(render(collect(run, split)))
+        assert "gallery" not in page.text
+        assert ("thresholds" in page.text) == (said is None)
+        if said:
+            assert said in page.text["classes"]
+            assert "it is a baseline itself" in page.text["verdict"]
+            with pytest.raises(InputError, match="is a baseline itself and needs none"):
+                train_baseline(run, split)
+
+
+def test_the_baseline_is_trained_once_and_only_fits_its_run(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    recipe, split = points()
+    fit(recipe, split, run=run)
+    assert find_baseline(run, split) is None
+    kept = train_baseline(run, split)
+    assert kept.recipe().method == "supervised"
+    written = (kept.path / "summary.json").stat().st_mtime_ns
+    assert (train_baseline(run, split).path / "summary.json").stat().st_mtime_ns == written
+    facts = collect(run, split)
+    assert facts.accuracy.baseline == kept.summary()["accuracy_last"]
+    assert "supervised" in Page(render(facts)).text["accuracy-curve"]
+    fit(*points(seed="1"), run=run, force=True)  # another run in the same folder
+    assert find_baseline(run, points(seed="1")[1]) is None
+
+
+def test_the_command_writes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    tiny = ["steps=6", "labels=10", "batch=8", "ratio=2", "device=cpu"]
+    assert main(["train", "digits", *tiny, "--out", str(folder), "--baseline"]) == 0
+    first = (folder / "report.html").read_text(encoding="utf-8")
+    assert "not trained" not in first
+    out = tmp_path / "elsewhere.html"
+    assert main(["report", str(folder), "--out", str(out)]) == 0
+    assert out.read_text(encoding="utf-8") == first
+    assert f"report: {out}" in capsys.readouterr().out
+    assert main(["report", str(folder), "--out", str(tmp_path / "no" / "such.html")]) == 2
+    assert "the report cannot be written to" in capsys.readouterr().err
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr(instant.report.page, "render", fails)
+    assert main(["train", "digits", *tiny, "--out", str(folder), "--force"]) == 0
+    assert "the run is kept, but its report is not written (no ink)" in capsys.readouterr().err
+    assert Run(folder).finished
+    assert not (folder / "report.html").exists()  # that of the run before it is gone
+
+
+def test_a_warning_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """During training, and not again after it; `instant report` says it again."""
+    tiny = ["steps=8", "labels=10", "batch=8", "ratio=2", "log_every=2", "device=cpu", "method.base=1"]
+    assert main(["train", "digits", *tiny, "method.relative=false", "--out", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.count("Thresholds are stuck at 1") == 1
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.count("Thresholds are stuck at 1") == 1
+
+
+def test_an_unfinished_run_has_none(finished: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(finished.path, tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert "the run did not finish; go on with: instant train --resume" in capsys.readouterr().err
+
+
+def test_writing_keeps_the_page_before_it_when_it_fails(
+    finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "page.html"
+    path, _ = write_report(finished, small()[1], out)
+    before = path.read_bytes()
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(InputError, match="No space left on device"):
+        write_report(finished, small()[1], out)
+    assert out.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_line_by_hand() -> None:
+    """From 48 to 348 across, from 12 down to 176: 100 % is at the top, half the steps in the middle."""
+    text = line_chart("t", [Series("a", [(0, 0.0), (50, 0.5), (100, 1.0)])], steps=100)
+    assert 'points="48.0,176.0 198.0,94.0 348.0,12.0"' in text
+    assert text.count("%</text>") == 5
+    many = line_chart("t", [Series("a", [(i, i / 1000) for i in range(1001)])], steps=1000)
+    line = re.search(r'<polyline[^>]*points="([^"]*)"', many)
+    assert line is not None
+    ends = line[1].split()
+    assert (len(ends), ends[0], ends[-1]) == (300, "48.0,176.0", "348.0,12.0")
+
+
+def test_bars_and_cells_by_hand() -> None:
+    bars = pair_bars("t", ["a", "b"], [0.75, 0.25], [0.5, 0.5])
+    widths = [float(w) for w in re.findall(r'class="bar s\d" [^>]*width="([\d.]+)"', bars)]
+    assert np.array(widths) / widths[0] == pytest.approx([1, 2 / 3, 1 / 3, 2 / 3], abs=1e-3)
+    cells = heat_map("t", ["a", "b"], np.array([[0.9, 0.1], [0.25, 0.75]]))
+    assert re.findall(r'fill-opacity="([\d.]+)"', cells) == ["0.900", "0.100", "0.250", "0.750"]
+    assert "b called a: 25.0 %" in cells
+    large = heat_map("t", [str(k) for k in range(100)], np.eye(100))
+    assert large.count("<rect") == 1
+    assert len(large) < 20_000
