@@ -138,6 +138,7 @@ def _print_summary(summary: dict[str, Any], run: object) -> None:
     def percent(value: float | None) -> str:
         return "not known" if value is None else f"{100 * value:.2f} %"
 
+    held = summary["validation_accuracy"]
     table = Table(show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
@@ -145,6 +146,7 @@ def _print_summary(summary: dict[str, Any], run: object) -> None:
         (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
         ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
         ("  best over evaluations", percent(summary["accuracy_best"])),
+        *([("validation accuracy, last", percent(held))] if held is not None else []),
         ("unlabelled data used", percent(summary["utilisation"])),
         ("pseudo-labels right", percent(summary["pseudo_label_accuracy"])),
         ("labels spent", str(summary["label_budget"]["total"])),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from instant.data.folder.labels import merge_spellings, note_single
+from instant.data.folder.labels import class_order, merge_spellings, note_single
 from instant.data.folder.problems import Flaw
 from instant.data.folder.table import as_names, read_table
 from instant.data.source import Source
@@ -47,14 +47,9 @@ def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> So
         known,
         parts.get("x_test"),
         None if y_test is None else _names(y_test),
-        classes=sorted(set(labels.values()), key=_in_order),
+        classes=sorted(set(labels.values()), key=class_order),
         name=path.stem,
     )
-
-
-def _in_order(name: str) -> tuple[int, int, str]:
-    """Numbers by their value before words by theirs."""
-    return (0, int(name), name) if name.isdecimal() else (1, 0, name)
 
 
 def _names(y: np.ndarray) -> list[str]:

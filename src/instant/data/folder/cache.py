@@ -22,13 +22,14 @@ import numpy as np
 
 from instant.data.files import atomic, locked
 from instant.data.folder.listing import Listing
-from instant.data.folder.shards import Shard, decode_shard, ignore_interrupt
+from instant.data.folder.shards import Shard, decode_shard, ignore_interrupt, read_shard
+from instant.data.levels import level_statistics
 from instant.data.progress import counting
-from instant.data.sources.base import image_statistics
+from instant.data.sources.base import map_exact
 from instant.errors import InputError
 
 VERSION = 1  # of what `decode` makes of a file
-SHARD = 256  # images
+SHARD = 128  # images
 
 
 class Decoded(NamedTuple):
@@ -41,28 +42,24 @@ class Decoded(NamedTuple):
 def decoded(listing: Listing, home: Path, *, side: int, channels: int, progress: bool = True) -> Decoded:
     """The images of a listing, from the cache below `home` or decoded now."""
     folder = home / listing.key / f"v{VERSION}-{side}x{channels}"
-    images, card = folder / "images.npy", folder / "card.json"
+    pixels, card = folder / "pixels.u8", folder / "card.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             if not card.exists():
-                _build(listing, folder, images, card, side, channels, progress)
+                _build(listing, folder, pixels, card, side, channels, progress)
         found = json.loads(card.read_text(encoding="utf-8"))
-        array = np.load(images, mmap_mode="r")
+        shape = (len(listing.names) - len(found["bad"]), channels, side, side)
+        images = map_exact(pixels, shape) if shape[0] else np.empty(shape, np.uint8)
     except BrokenProcessPool as error:
         raise InputError(
             f"a process that decodes {listing.root} ended abruptly, perhaps for want of memory. Start again: it goes "
             "on where it stopped."
         ) from error
-    except OSError as error:
-        raise InputError(
-            f"the decoded images cannot be kept in {folder} ({error.strerror or error}). Name a folder with space by "
-            "the environment variable INSTANT_DATA, then start again."
-        ) from error
-    return Decoded(array, found["bad"], tuple(found["mean"]), tuple(found["std"]))
+    return Decoded(images, found["bad"], tuple(found["mean"]), tuple(found["std"]))
 
 
-def _build(listing: Listing, folder: Path, images: Path, card: Path, side: int, channels: int, progress: bool) -> None:
+def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, channels: int, progress: bool) -> None:
     starts = range(0, len(listing.names), SHARD)
     parts = folder / "parts"
     parts.mkdir(exist_ok=True)
@@ -70,21 +67,21 @@ def _build(listing: Listing, folder: Path, images: Path, card: Path, side: int, 
         Shard(listing.root, listing.names[at : at + SHARD], parts / f"{number:06d}", side, channels)
         for number, at in enumerate(starts)
     ]
-    waiting = [shard for shard in shards if not shard.done]
+    waiting = [shard for shard in shards if not shard.path.exists()]
     done = len(listing.names) - sum(len(shard.names) for shard in waiting)
     with counting(f"decoding {listing.root.name or listing.root}", len(listing.names), done, progress) as report:
         for files in _decode_all(waiting):
             done += files
             report(done)
     bad: dict[str, str] = {}
-    for shard in shards:
-        bad |= json.loads(shard.stem.with_suffix(".json").read_text(encoding="utf-8"))
-    with atomic(images) as file:
-        shape = (len(listing.names) - len(bad), channels, side, side)
-        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    levels = np.zeros((channels, 256), np.int64)
+    with atomic(pixels) as file:
         for shard in shards:
-            file.write(np.load(shard.stem.with_suffix(".npy")).tobytes())
-    mean, std = image_statistics(np.load(images, mmap_mode="r")) if shape[0] else ((), ())
+            content = read_shard(shard)
+            bad |= content.bad
+            levels += content.levels
+            file.write(content.pixels)
+    mean, std = level_statistics(levels) if len(bad) < len(listing.names) else ((), ())
     with atomic(card, "w") as file:  # last: it means that the array is whole
         json.dump({"bad": bad, "mean": mean, "std": std}, file)
     shutil.rmtree(parts)

@@ -65,7 +65,7 @@ def decode(path: Path, side: int, channels: int) -> np.ndarray:
             raise
         except Exception as error:  # as above; one bad file must not end the run
             raise Unreadable(f"the image is cut short or damaged ({error})") from error
-    return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
 
 
 def _square(image: Image.Image, side: int, channels: int) -> Image.Image:

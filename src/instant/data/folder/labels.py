@@ -85,3 +85,9 @@ def note_single(labels: dict[str, str], problems: list[Flaw]) -> None:
     for name, label in labels.items():
         if counts[label] == 1:
             problems.append(Flaw(name, f"it is the only labelled file of class {label!r}; label some more"))
+
+
+def class_order(name: str) -> tuple[bool, int, str]:
+    """A key that puts numbers by their value before words: 2, 10, cat."""
+    number = name.isascii() and name.isdecimal()
+    return not number, int(name) if number else 0, name

@@ -61,6 +61,8 @@ def _labels(
     if label_file is not None:
         if table is not None and table.labels is not None:
             raise InputError(f"{path} has labels of its own; leave --labels out, or leave the label column out.")
+        if table is not None and table.files is not None:
+            match_labels(table.files, [""] * len(table.files), names, root, problems)  # for what is not there
         table = read_table(label_file)
         if table.files is None or table.labels is None:
             absent = "file" if table.files is None else "label"

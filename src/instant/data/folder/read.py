@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from instant.data.folder.array_file import ARRAYS, read_arrays
 from instant.data.folder.cache import decoded
-from instant.data.folder.labels import note_single
-from instant.data.folder.listing import list_images
+from instant.data.folder.decode import Unreadable, open_image
+from instant.data.folder.labels import class_order, note_single
+from instant.data.folder.listing import Listing, list_images
 from instant.data.folder.problems import Flaw, shown
 from instant.data.folder.survey import Survey, survey
 from instant.data.folder.table import TABLES
@@ -42,11 +43,27 @@ def read_own(
             f"{path}: expected a folder of images, a table of their paths ({', '.join(TABLES)}) or arrays "
             f"({', '.join(ARRAYS)}). Name the folder that holds your images."
         )
-    home = default_root() / "folders"
+    try:
+        return _read_images(path, label_file, side, problems, default_root() / "folders", progress)
+    except OSError as error:  # of the cache: what is wrong with a file of the user's is a problem, not an error
+        raise InputError(
+            f"the decoded images cannot be kept in {default_root()} ({error.strerror or error}). Name a folder with "
+            "space by the environment variable INSTANT_DATA, then start again."
+        ) from error
+
+
+def _read_images(
+    path: Path,
+    label_file: Path | None,
+    side: int | Callable[[Survey], int],
+    problems: list[Flaw],
+    home: Path,
+    progress: bool,
+) -> Source:
     listing = list_images(path, label_file, problems)
     seen = survey(listing, home)
     if seen is None:
-        _note_unread(listing.names, problems)
+        problems += _reasons(listing)
         raise InputError(f"{path}: none of the {len(listing.names):,} image files can be read; they are damaged.")
     chosen = side(seen) if callable(side) else side
     if chosen not in SIDES:
@@ -56,7 +73,7 @@ def read_own(
     names = [name for name in listing.names if name not in found.bad]
     labels = {name: label for name, label in listing.labels.items() if name not in found.bad}
     note_single(labels, problems)
-    classes = tuple(sorted(set(labels.values())))
+    classes = tuple(sorted(set(labels.values()), key=class_order))
     for lost in sorted(set(listing.labels.values()) - set(classes)):
         problems.append(Flaw(lost, f"no labelled image of class {lost!r} can be read; the class is left out"))
     if len(classes) < 2:
@@ -80,5 +97,10 @@ def read_own(
     )
 
 
-def _note_unread(names: list[str], problems: list[Flaw]) -> None:
-    problems += [Flaw(name, "the content is no image that can be read") for name in names]
+def _reasons(listing: Listing) -> Iterator[Flaw]:
+    """Why no header can be read."""
+    for name in listing.names:
+        try:
+            open_image(listing.root / name).close()
+        except Unreadable as reason:
+            yield Flaw(name, str(reason))

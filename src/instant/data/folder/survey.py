@@ -13,7 +13,7 @@ from instant.data.files import atomic
 from instant.data.folder.decode import GREY, Unreadable, open_image
 from instant.data.folder.listing import Listing
 
-LOOKED_AT = 512
+LOOKED_AT = 128
 
 
 class Survey(NamedTuple):
@@ -33,7 +33,7 @@ class _Header(NamedTuple):
 
 
 def survey(listing: Listing, home: Path) -> Survey | None:
-    """From the headers of a few hundred files, evenly apart; None where none can be read. Kept below `home`.
+    """From the headers of some hundred files, evenly apart; None where none can be read. Kept below `home`.
 
     A set counts as grey only if every file is, so where those few are grey the others are looked at too, up to the
     first with colours.
@@ -44,7 +44,7 @@ def survey(listing: Listing, home: Path) -> Survey | None:
     every = max(1, len(listing.names) // LOOKED_AT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's remarks on metadata
-        headers = list(_headers(listing, listing.names[::every]))
+        headers = list(_headers(listing, listing.names[::every])) or list(_headers(listing, listing.names))
         grey = all(header.grey for header in headers) and all(h.grey for h in _headers(listing, listing.names))
     if not headers:
         return None

@@ -44,7 +44,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
         header = file.readline()
     separator = next((mark for mark in (",", ";", "\t") if mark in header), ",")
     # as text, so that a class may be called 007 or NA
-    return pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    return pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig")
 
 
 def as_names(values: list[Any]) -> list[str]:
