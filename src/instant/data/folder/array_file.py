@@ -89,7 +89,7 @@ def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if "allow_pickle" in str(error) or "Python objects" in str(error):
+        if "Object arrays" in str(error) or "Python objects" in str(error):  # of an .npz, of an .npy
             raise InputError(
                 f"{path} holds Python objects, which run code when they are read. Save text instead, with '' where "
                 "there is no label: numpy.save(file, numpy.array(['' if v is None else v for v in y]))"

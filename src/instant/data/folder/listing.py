@@ -103,7 +103,7 @@ def _walk(root: Path, problems: list[Flaw], below: str = "") -> Iterator[str]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(root, problems, name)
-        elif entry.is_symlink() and entry.is_dir():
+        elif entry.is_symlink() and os.path.isdir(entry):
             problems.append(Flaw(name, "it is a link to a folder, which is not followed"))
         elif PurePosixPath(name).suffix.lower() in IMAGES:
             yield name
