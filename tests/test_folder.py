@@ -417,6 +417,8 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     "labels",
     [
         np.array(["cat", "dog", "", "cat"]),
+        np.array(["cat", "dog", None, "cat"], dtype=object),
+        np.array(["cat", "dog", float("nan"), "cat"], dtype=object),
         np.array(["cat", "dog", None, "cat"]).astype(str),  # "None"
         np.array(["cat", "dog", np.nan, "cat"]),  # "nan"
         np.array(["cat", "dog", "-1", "cat"]),
@@ -429,6 +431,13 @@ def test_names_in_arrays(tmp_path: Path, labels: np.ndarray) -> None:
     assert source.classes == ("cat", "dog")
     assert source.targets.tolist() == [0, 1, -1, 0]
     assert source.train.shape == (1, 8, 8)
+    np.savez(tmp_path / "both.npz", x=np.zeros((4, 8, 8), np.uint8), y=labels)
+    assert read(tmp_path / "both.npz")[0].targets.tolist() == [0, 1, -1, 0]
+
+
+class Trap:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("sprung",)
 
 
 def test_numbers_in_one_file(tmp_path: Path) -> None:
@@ -452,17 +461,20 @@ def test_labels_of_arrays_in_a_table(tmp_path: Path) -> None:
 
 def test_arrays_that_cannot_be_used(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 2)))
-    np.save(tmp_path / "objects.npy", np.array(["a", None, "b"], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "trap.npy", np.array(["a", Trap(), "b"], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "lists.npy", np.array([["a", None], ["b", "c"]], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "odd.npz", z=np.zeros(3))
     (tmp_path / "text.npy").write_text("hello")
     for path, labels, sentence in (
         ("x.npy", None, "nothing says which samples are labelled"),
-        ("x.npy", "objects.npy", "Python objects, which run code"),
+        ("x.npy", "trap.npy", "which labels never need; nothing in it was run"),
+        ("x.npy", "lists.npy", "labels must be one a row"),
         ("odd.npz", None, "expected an array called x, it holds z"),
         ("text.npy", None, "cannot be read as an array"),
     ):
         with pytest.raises(InputError, match=sentence):
             read(tmp_path / path, None if labels is None else tmp_path / labels)
+    assert not Path("sprung").exists()
 
 
 def test_the_record_of_a_survey_is_small(tmp_path: Path, home: Path) -> None:

@@ -135,7 +135,7 @@ def test_problems_are_listed_also_where_the_run_stops(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["photo"], "Nor is there a folder or file of that name"),
+        (["photo"], "there is no folder or file photo, and source 'photo' is not known"),
         (["photo", "--labels", "labels.csv"], "photo is not there"),
         (["photos"], "nothing says which images are labelled"),
         (["photos", "--labels", "labels.csv", "stepz=4"], "'stepz' is not a setting"),

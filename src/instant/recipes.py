@@ -162,8 +162,7 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
     name = settings.pop("recipe", None) or DEFAULTS.get(source)
     if name is None:
         raise InputError(
-            f"source {source!r} is not known; {nearest(source, DEFAULTS)} Nor is there a folder or file of that name, if "
-            "you meant images of your own."
+            f"there is no folder or file {source}, and source {source!r} is not known; {nearest(source, DEFAULTS)}"
         )
     if name not in RECIPES:
         raise InputError(f"recipe={name!r} is not known; {nearest(name, RECIPES)}")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from instant.data.folder.labels import class_order, merge_spellings, note_single
+from instant.data.folder.objects import read_objects
 from instant.data.folder.problems import Flaw
 from instant.data.folder.table import as_names, read_table
 from instant.data.source import Source
@@ -85,13 +87,24 @@ def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     """What the file holds; a pickle is a program, and is not run."""
     try:
         if path.suffix.lower() == ".npy":
+            with open(path, "rb") as file:
+                if _holds_objects(file):
+                    return read_objects(file)
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if "Object arrays" in str(error) or "Python objects" in str(error):  # of an .npz, of an .npy
-            raise InputError(
-                f"{path} holds Python objects, which run code when they are read. Save text instead, with '' where "
-                "there is no label: numpy.save(file, numpy.array(['' if v is None else v for v in y]))"
-            ) from error
+        found = {}
+        with zipfile.ZipFile(path) as archive, np.load(path, allow_pickle=False) as arrays_:
+            for name in arrays_.files:
+                with archive.open(f"{name}.npy") as member:
+                    found[name] = read_objects(member) if _holds_objects(member) else arrays_[name]
+        return found
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} cannot be read as an array ({' '.join(str(error).split())}).") from error
+
+
+def _holds_objects(file: IO[bytes]) -> bool:
+    """Whether an open .npy is of Python objects; the file is back at its start afterwards."""
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    dtype = header(file)[2]
+    file.seek(0)
+    return dtype.hasobject
