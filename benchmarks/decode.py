@@ -1,14 +1,18 @@
-"""CLAIM
+"""A folder of JPEGs decoded once, against a bare Pillow loop with a process pool over the same files.
 
     python benchmarks/decode.py                     # prints what decode.txt holds
     python benchmarks/decode.py --count 500         # a quick look
+
+On two cores ours reads 0.98 x the images a second of the bare loop (medians of three; the machine had other work, so
+only the ratio counts), a second run starts in a tenth of a second, and 20,000 files take the memory of 2,000: 330 MiB,
+most of it torch's, and 40 MiB a worker (decode.txt).
 
 The images are JPEGs of 200 x 150 that the program makes itself: seeded gradients with noise. The bare loop is what one
 would write by hand: a pool of as many processes as cores, each file opened, converted to RGB, its middle square resized
 to 64 x 64 with Pillow's bilinear filter and returned. Ours lists the folder, looks at headers, decodes with the same
 number of processes and leaves a whole, synced array with its statistics on disk; then it is asked again. Both sides
-take turns and both start their processes within the time. Memory is the largest resident set of the process (most of it
-torch's) and of any worker, for each folder in a fresh process.
+take turns and both start their processes within the time. Memory is the largest resident set of the process and of any
+worker, for each folder in a fresh process.
 """
 
 from __future__ import annotations
