@@ -14,6 +14,8 @@ from instant.choose import choose, choose_side
 from instant.cli import main
 from instant.data.folder.survey import Survey
 from instant.data.sources import arrays
+from instant.engine.build import build_program, split_for
+from instant.recipes import small
 from instant.run import Run
 
 Capture = pytest.CaptureFixture[str]
@@ -172,3 +174,11 @@ def test_what_is_chosen() -> None:
     many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
     recipe, _ = choose(many, method="fixmatch", gpu=False)
     assert (recipe.steps, recipe.batch, recipe.validation) == (2000, 32, 0)
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("none", True), ("false", False), ("true", True)])
+def test_views_are_mirrored_unless_told(setting: str, expected: bool) -> None:
+    source = arrays(np.zeros((8, 8, 8), np.uint8), np.arange(8) % 2)
+    recipe = small("own", None, "instant", batch=2, ratio=2).override({"mirror": setting, "device": "cpu"})
+    feed = build_program(recipe, split_for(recipe, source)).feed
+    assert (feed.weak.mirror, feed.strong.weak.mirror) == (expected, expected)
