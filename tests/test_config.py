@@ -25,6 +25,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("data", "some/folder", "some/folder"),
     ("data", "none", None),
     ("data", "all", "all"),  # a folder may be called so
+    ("side", "64", 64),
     ("labels", "250", 250),
     ("labels", "1e3", 1000),
     ("labels", "all", None),
@@ -43,6 +44,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("weak_gradient", "false", False),
     ("shift", "0", 0.0),
     ("operations", "2", 2),
+    ("mirror", "false", False),
     ("log_every", "7", 7),
     ("evaluate_every", "7", 7),
     ("checkpoint_every", "7", 7),

@@ -19,7 +19,7 @@ from instant.engine.fit import fit
 from instant.errors import InputError
 from instant.report.baseline import find_baseline, train_baseline
 from instant.report.charts import Series, heat_map, line_chart, pair_bars
-from instant.report.facts import Facts, collect, compare, mean_transition
+from instant.report.facts import Facts, collect, compare, transition_of
 from instant.report.gallery import gallery
 from instant.report.page import percent, render, write_report
 from instant.report.warnings import Warn
@@ -172,7 +172,7 @@ def test_the_mean_of_t(tmp_path: Path) -> None:
         run = Run(tmp_path / method)
         recipe, split = points(method)
         trained = fit(recipe, split, run=run)
-        found = mean_transition(run, split)
+        found = transition_of(run, split)
         if method == "fixmatch":
             assert found is None
             continue

@@ -19,6 +19,7 @@ from rich.table import Table
 from instant.errors import InputError
 
 if TYPE_CHECKING:
+    from instant.choose import Choice
     from instant.data.split import Split
     from instant.run import Run
 
@@ -49,24 +50,40 @@ def _settings(words: list[str]) -> dict[str, str]:
 
 @app.command()
 def train(
-    source: Annotated[str | None, typer.Argument(help="digits, cifar10, cifar100, stl10, fashion_mnist")] = None,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="digits, cifar10, cifar100, stl10, fashion_mnist; or files of your own: a folder of images, a .csv or "
+            ".parquet of their paths, a .npy or .npz"
+        ),
+    ] = None,
     settings: Annotated[list[str] | None, typer.Argument(help="key=value ...", show_default=False)] = None,
-    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/SOURCE-LABELS-METHOD-SEED]")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="labels of your own files: .csv or .parquet with the columns file, label; .npy")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="run folder (default: runs/SOURCE-LABELS-METHOD-SEED)")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace what the run folder holds")] = False,
     resume: Annotated[Path | None, typer.Option(help="go on with this run folder")] = None,
     baseline: Annotated[bool, typer.Option("--baseline", help="also train on the labels alone, to compare")] = False,
 ) -> None:
-    """Train a method on a source: instant train cifar10 labels=40 method=freematch optim.lr=0.01."""
-    from instant.data.sources import load
-    from instant.engine.build import split_for
+    """Train a method on a source: instant train cifar10 labels=40 method=freematch optim.lr=0.01.
+
+    Or on your own images: instant train photos/ --labels labels.csv --out run
+    """
+    from instant.choose import prepare
+    from instant.data.folder.problems import Flaw
+    from instant.data.sources import SOURCES
+    from instant.engine.build import source_for, split_for
     from instant.engine.fit import Interrupted, fit
     from instant.progress import Announcement, ProgressBar
     from instant.recipes import resolve
     from instant.report.warnings import Watch
     from instant.run import Run
 
+    problems: list[Flaw] = []
+    data = None
     if resume is not None:
-        if source is not None or settings or out is not None or force:
+        if source is not None or settings or labels is not None or out is not None or force:
             raise InputError("--resume takes everything from the run folder; give it alone.")
         run = Run(resume)
         recipe = run.recipe()
@@ -74,13 +91,28 @@ def train(
             raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run}")
     elif source is None:
         raise InputError("name a source to train on, for example: instant train digits labels=10")
+    elif source not in SOURCES and (Path(source).exists() or labels is not None):
+        given = _settings(settings or [])
+        words = (Path(source).resolve().stem, given.get("labels", "all"), given.get("method", "instant"))
+        run = Run(out or Path("runs") / f"{'-'.join(words).replace(':', '-')}-{given.get('seed', 0)}")
+        run.require_free(force=force)
+        try:
+            recipe, data, choices = prepare(Path(source), labels, given, problems)
+        finally:
+            _print_problems(run.save_problems(problems), len(set(problems)))
+        _print_choices(choices)
     else:
+        if labels is not None:
+            raise InputError(
+                f"--labels goes with files of your own; {source} has its labels. Say labels=N for N of them."
+            )
         recipe = resolve(source, _settings(settings or []))
         method = recipe.method.replace(":", "-")  # of a method of your own: package.module:function
         run = Run(out or Path("runs") / f"{source}-{recipe.labels or 'all'}-{method}-{recipe.seed}")
         run.require_free(force=force)
 
-    data = load(recipe.source, recipe.data)
+    if data is None:
+        data = source_for(recipe)
     split = split_for(recipe, data)
     if resume is not None and (before := run.split_record().get("hash")) != split.hash:
         raise InputError(
@@ -122,26 +154,41 @@ def _write_report(
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
-    out: Annotated[Path | None, typer.Option(help="html file to write [default: RUN/report.html]")] = None,
+    out: Annotated[Path | None, typer.Option(help="html file to write (default: RUN/report.html)")] = None,
     with_baseline: Annotated[
         bool, typer.Option("--with-baseline", help="train on the labels alone first, unless RUN/baseline is there")
     ] = False,
 ) -> None:
     """One page that shows a run: accuracy against the baseline, curves, thresholds, T, a gallery, warnings."""
-    from instant.data.sources import load
-    from instant.engine.build import split_for
+    from instant.engine.build import source_for, split_for
     from instant.run import Run
 
     run = Run(folder)
     recipe = run.recipe()
     run.summary()  # or a sentence: the run is not finished
-    _write_report(run, split_for(recipe, load(recipe.source, recipe.data)), with_baseline=with_baseline, out=out)
+    _write_report(run, split_for(recipe, source_for(recipe)), with_baseline=with_baseline, out=out)
+
+
+def _print_problems(path: Path | None, count: int) -> None:
+    if path is not None:
+        things = "file or label" if count == 1 else "files or labels"
+        console.print(
+            f"{count:,} {things} with a problem, listed in {path}", highlight=False, markup=False, soft_wrap=True
+        )
+
+
+def _print_choices(choices: list[Choice]) -> None:
+    table = Table("setting", "chosen", "why")
+    for row in choices:
+        table.add_row(*map(escape, row))
+    console.print(table)
 
 
 def _print_summary(summary: dict[str, Any], run: object) -> None:
     def percent(value: float | None) -> str:
         return "not known" if value is None else f"{100 * value:.2f} %"
 
+    held = summary["validation_accuracy"]
     table = Table(show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
@@ -149,6 +196,7 @@ def _print_summary(summary: dict[str, Any], run: object) -> None:
         (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
         ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
         ("  best over evaluations", percent(summary["accuracy_best"])),
+        *([("validation accuracy, last", percent(held))] if held is not None else []),
         ("unlabelled data used", percent(summary["utilisation"])),
         ("pseudo-labels right", percent(summary["pseudo_label_accuracy"])),
         ("labels spent", str(summary["label_budget"]["total"])),
@@ -165,17 +213,18 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Accuracy of a run's saved model on its test data, over all and per class."""
-    from instant.data.sources import load
+    from instant.engine.build import source_for
     from instant.engine.evaluate import evaluate_run
     from instant.run import Run
 
     run = Run(folder)
-    recipe = run.recipe()
-    result = evaluate_run(run, load(recipe.source, recipe.data))
+    result = evaluate_run(run, source_for(run.recipe()))
     if as_json:
         typer.echo(json.dumps(result))
         return
-    table = Table(title=f"{escape(str(run))}: {100 * result['accuracy']:.2f} % of {result['samples']} test samples")
+    table = Table(
+        title=f"{escape(str(run))}: {100 * result['accuracy']:.2f} % of {result['samples']} {result['part']} samples"
+    )
     table.add_column("class")
     table.add_column("accuracy", justify="right")
     for name, value in result["per_class"].items():
@@ -195,8 +244,7 @@ def label(
     """Labels with confidence, threshold and reason, a row a sample; the same command again resumes what was stopped."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from instant.data.sources import load
-    from instant.engine.build import split_for
+    from instant.engine.build import source_for, split_for
     from instant.labelling.formats import choose_format
     from instant.labelling.stream import label as write_labels
     from instant.run import Run
@@ -214,7 +262,7 @@ def label(
             run,
             out,
             path=path,
-            pool=lambda: split_for(recipe, load(recipe.source, recipe.data)),
+            pool=lambda: split_for(recipe, source_for(recipe)),
             form=chosen,
             force=force,
             method=method,
@@ -233,15 +281,14 @@ def certify(
     target: Annotated[float, typer.Option(help="the precision that is wanted")] = 0.95,
     confidence: Annotated[float, typer.Option(help="of the bound")] = 0.95,
     candidates: Annotated[int, typer.Option(help="runs or thresholds this one was chosen among by their checks")] = 1,
-    looks: Annotated[int | None, typer.Option(help="looks planned at a growing sample [default: 1]")] = None,
-    seed: Annotated[int | None, typer.Option(help="of the draw [default: 0]")] = None,
+    looks: Annotated[int | None, typer.Option(help="looks planned at a growing sample (default: 1)")] = None,
+    seed: Annotated[int | None, typer.Option(help="of the draw (default: 0)")] = None,
     show: Annotated[bool, typer.Option("--show", help="put predicted labels into the csv; they sway people")] = False,
     force: Annotated[bool, typer.Option("--force", help="replace the csv")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """How many of the accepted labels are right, at least: draw a sample, check it, certify. Exit code 1: refused."""
-    from instant.data.sources import load
-    from instant.engine.build import split_for
+    from instant.engine.build import source_for, split_for
     from instant.labelling.audit import certify_run, draw_sample
     from instant.labelling.certificate import checks_needed
     from instant.labelling.sheet import require_free, write_sheet
@@ -257,7 +304,7 @@ def certify(
     if draw is not None and out is not None:
         require_free(out, force=force)
         recipe = run.recipe()
-        audit = draw_sample(run, split_for(recipe, load(recipe.source, recipe.data)), draw, seed=seed, planned=looks)
+        audit = draw_sample(run, split_for(recipe, source_for(recipe)), draw, seed=seed, planned=looks)
         write_sheet(out, audit.drawn, audit.labels, audit.predicted if show else None)
         typer.echo(
             f"{draw:,} of {sum(audit.population.values()):,} accepted samples are drawn. Write the class of each into "
@@ -329,7 +376,7 @@ def list_(
 @app.command()
 def demo(
     out: Annotated[
-        Path | None, typer.Option(help="folder for the runs [default: runs/demo-N, the next free N]")
+        Path | None, typer.Option(help="folder for the runs (default: runs/demo-N, the next free N)")
     ] = None,
     seed: Annotated[int, typer.Option(help="which split")] = 0,
     labels: Annotated[int, typer.Option(help="labelled images in all")] = 10,

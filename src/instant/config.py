@@ -11,6 +11,8 @@ from typing import Any, Literal
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 
+APART = ("source", "label_file", "optim", "method_options", "backbone_options")  # no leaves, or words of their own
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -18,6 +20,8 @@ class Recipe:
 
     source: str = "digits"
     data: str | None = None  # folder with the source's files; None: the cache folder
+    label_file: str | None = None  # of source "own": the table or array of labels beside data
+    side: int | None = None  # of source "own": the pixels a side of the squares that images become
     labels: int | None = 40  # labelled samples in all; None: every label there is
     validation: int = 0  # further labelled samples, held out; they count in the label budget
     seed: int = 0
@@ -38,6 +42,7 @@ class Recipe:
 
     shift: float = 1 / 8  # weak views of an image: the largest shift, as a share of its side
     operations: int = 3  # of the 14 operations, how many a strong view of an image goes through
+    mirror: bool | None = None  # may a view be mirrored, left to right? None: as the source says
 
     log_every: int = 256
     evaluate_every: int = 5120
@@ -102,8 +107,7 @@ class Recipe:
 
 def keys() -> list[str]:
     """Every key that may be given as key=value."""
-    apart = ("source", "optim", "method_options", "backbone_options")
-    own = ["recipe"] + [f.name for f in dataclasses.fields(Recipe) if f.name not in apart]
+    own = ["recipe"] + [f.name for f in dataclasses.fields(Recipe) if f.name not in APART]
     return own + [f"optim.{f.name}" for f in dataclasses.fields(Optim)] + ["method.OPTION", "backbone.OPTION"]
 
 
@@ -128,7 +132,7 @@ def literal(text: str) -> Any:
 
 def _leaf(owner: type, name: str, text: str, key: str) -> dict[str, Any]:
     hints = typing.get_type_hints(owner)
-    if name not in hints or name in ("optim", "method_options", "backbone_options"):
+    if name not in hints or (owner is Recipe and name in APART):
         inner = f"optim.{key}"
         hint = f"did you mean {inner!r}?" if inner in keys() else nearest(key, keys())
         raise InputError(f"{key!r} is not a setting; {hint}")

@@ -21,7 +21,7 @@ from instant.data.sources import arrays
 from instant.data.split import Split, make_split
 from instant.data.store import Store
 from instant.engine.fit import Callback, Trained, fit
-from instant.labelling.decisions import Decisions, batches, decide_rows
+from instant.labelling.decisions import Decisions, batches, decide_rows, mean_transition
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import Judge, reference_of
 from instant.match import Match
@@ -246,16 +246,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         self.transduction_ = np.where(known, labels, self.classes_[called.numpy()])
         self.thresholds_ = None if self._decisions is None else self._decisions.tau
         self.accepted_ = None if self._decisions is None else self._decisions.accepted
-        self.transition_ = self._mean_transition(split.train, rows)
-
-    def _mean_transition(self, store: Store, rows: np.ndarray) -> np.ndarray | None:
-        if self.judge_.estimator is None:
-            return None
-        total = torch.zeros(())
-        for block in batches(store, rows):
-            matrix = self.judge_.transition(block)
-            total = total + (matrix * len(block) if matrix.ndim == 2 else matrix.sum(0))
-        return (total / len(rows)).numpy()
+        self.transition_ = mean_transition(self.judge_, split.train, rows)
 
     def _names(self) -> tuple[str, ...]:
         return tuple(str(name) for name in self.classes_)

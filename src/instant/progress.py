@@ -40,7 +40,7 @@ class Announcement(Callback):
 
     def start(self, recipe: Recipe, split: Split, step: int) -> None:
         budget = split.budget
-        words = f"{recipe.source}: {len(split.pool)} unlabelled images, {budget['training']} labelled"
+        words = f"{split.source}: {len(split.pool)} unlabelled images, {budget['training']} labelled"
         if recipe.labels not in (None, budget["training"]):
             words += f" (all: {recipe.method} takes every label, not labels={recipe.labels})"
         if budget["validation"]:

@@ -20,7 +20,7 @@ from instant.published import CELLS, Cell
 SMALL_RATIO = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch")
 
 
-def _classic(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
+def classic(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
     """Table 2: WRN from scratch, 2^20 steps of SGD, 64 labelled and 7 x 64 unlabelled samples a step."""
     settings: dict[str, Any] = {
         "backbone": "wrn_28_2",
@@ -35,18 +35,18 @@ def _classic(source: str, labels: int | None, method: str, **changes: Any) -> Re
 
 def classic_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
     """Table 2, CIFAR-10 with 40, 250 or 4,000 labels: InstanT 94.83 / 94.72 / 95.57 %."""
-    return _classic("cifar10", labels, method)
+    return classic("cifar10", labels, method)
 
 
 def classic_cifar100(labels: int | None = 400, method: str = "instant") -> Recipe:
     """Table 2, CIFAR-100 with 400, 2,500 or 10,000 labels: InstanT 53.94 / 67.09 / 72.30 %."""
     options = {"weight": 150.0} if method == "mixmatch" else {}
-    return _classic("cifar100", labels, method, optim=Optim(lr=0.03, weight_decay=1e-3), method_options=options)
+    return classic("cifar100", labels, method, optim=Optim(lr=0.03, weight_decay=1e-3), method_options=options)
 
 
 def classic_stl10(labels: int | None = 1000, method: str = "instant") -> Recipe:
     """STL-10 from scratch with WRN-37-2, the field's usual setting; not in the paper's tables."""
-    return _classic("stl10", labels, method, backbone="wrn_37_2")
+    return classic("stl10", labels, method, backbone="wrn_37_2")
 
 
 def _pretrained(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
@@ -82,7 +82,7 @@ def _adamw(lr: float, layer_decay: float) -> Optim:
     return Optim(name="adamw", lr=lr, weight_decay=5e-4, layer_decay=layer_decay, warmup=5120)
 
 
-def _small(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
+def small(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
     """Small images or vectors on a laptop: a minute, not a day.
 
     The running means of alignment and thresholds follow faster than the published 0.999, which in 600 steps would
@@ -107,12 +107,12 @@ def digits(labels: int | None = 40, method: str = "instant") -> Recipe:
 
     The digits fill their frame: larger shifts cut strokes off, and three strong operations leave too little of them.
     """
-    return _small("digits", labels, method, steps=600, batch=16, ratio=6, shift=1 / 16, operations=2)
+    return small("digits", labels, method, steps=600, batch=16, ratio=6, shift=1 / 16, operations=2)
 
 
 def fashion_mnist(labels: int | None = 40, method: str = "instant") -> Recipe:
     """Fashion-MNIST, 28 x 28, on a CPU within minutes; a starting point, not tuned."""
-    return _small("fashion_mnist", labels, method, steps=2000)
+    return small("fashion_mnist", labels, method, steps=2000)
 
 
 def images(labels: int | None = None, method: str = "instant") -> Recipe:
@@ -122,7 +122,7 @@ def images(labels: int | None = None, method: str = "instant") -> Recipe:
 
 def vectors(labels: int | None = None, method: str = "instant") -> Recipe:
     """Feature vectors in memory, with a small MLP."""
-    return _small("arrays", labels, method, backbone="mlp", steps=600)
+    return small("arrays", labels, method, backbone="mlp", steps=600)
 
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
@@ -167,13 +167,18 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
     settings = dict(settings)
     name = settings.pop("recipe", None) or DEFAULTS.get(source)
     if name is None:
-        raise InputError(f"source {source!r} is not known; {nearest(source, DEFAULTS)}")
+        raise InputError(
+            f"there is no folder or file {source}, and source {source!r} is not known; {nearest(source, DEFAULTS)}"
+        )
     if name not in RECIPES:
         raise InputError(f"recipe={name!r} is not known; {nearest(name, RECIPES)}")
     method = settings.get("method", "instant")
     recipe = RECIPES[name](method=method)
     if recipe.source != source:
         raise InputError(f"recipe={name} is for {recipe.source}, not for {source}; {nearest(source, RECIPES)}")
+    for key in ("side", "mirror"):
+        if key in settings:
+            raise InputError(f"{key}={settings[key]} is for images of your own; {source} has its own.")
     recipe = recipe.override(settings)
     if name.startswith("pretrained_") and "pretrained" not in settings:
         raise InputError(

@@ -9,6 +9,7 @@ summary.json               the results; written last, so its presence means that
 audit.json                 which accepted samples were drawn for a person to check, if any were
 report.html                the page that shows the run
 baseline/                  a run folder of its own: the supervised baseline, if it was trained
+problems.csv               files and labels of the user's own that could not be used as they are, if there were any
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import instant
 from instant.backbones.registry import build, without_weights
 from instant.config import Recipe
 from instant.data.files import atomic
+from instant.data.folder.problems import Flaw, write_problems
 from instant.data.split import Split
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
@@ -134,6 +136,22 @@ class Run:
 
     def split_record(self) -> dict[str, Any]:
         return self._read("split.json")
+
+    def save_problems(self, problems: list[Flaw]) -> Path | None:
+        """List what is wrong with the data, before training starts; None, and no list, where nothing is.
+
+        Not among FILES: a list may be all that is there, and stands in no run's way.
+        """
+        path = self.path / "problems.csv"
+        try:
+            if not problems:
+                path.unlink(missing_ok=True)
+                return None
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_problems(path, problems)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        return path
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 

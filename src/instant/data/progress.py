@@ -1,4 +1,4 @@
-"""How far a long piece of work on bytes has come, for people and for log files."""
+"""How far a long piece of work has come, for people and for log files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from rich.filesize import decimal
 
-Report = Callable[[int], None]  # takes the bytes so far
+Report = Callable[[int], None]  # takes the bytes, or the things, so far
 
 
 @contextmanager
@@ -32,5 +32,30 @@ def reporting(what: str, where: str, total: int | None, wanted: bool = True) -> 
         size = f" ({decimal(total)})" if total is not None else ""
         print(f"{what} {where}{size}", file=sys.stderr, flush=True)
     yield lambda done: None
+    if wanted:
+        print(f"{what}: done", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def counting(what: str, total: int, done: int = 0, wanted: bool = True) -> Iterator[Report]:
+    """As `reporting`, for things that are counted, of which `done` were finished by an earlier process."""
+    if wanted and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task(what, total=total, completed=done)
+            yield lambda now: bar.update(task, completed=now)
+        return
+    if wanted:
+        before = f", {done:,} of them before" if done else ""
+        print(f"{what}: {total:,} files{before}", file=sys.stderr, flush=True)
+    yield lambda now: None
     if wanted:
         print(f"{what}: done", file=sys.stderr, flush=True)

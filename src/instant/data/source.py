@@ -26,3 +26,4 @@ class Source:
     mean: tuple[float, ...]  # per channel in [0, 1] scale for images, per feature for vectors
     std: tuple[float, ...]
     mirror: bool = True  # may an image be flipped left to right and stay in its class?
+    files: tuple[str, ...] = ()  # of the training samples, where each was a file

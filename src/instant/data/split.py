@@ -109,6 +109,9 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
     labelled = np.concatenate([members[: wanted[k]] for k, members in enumerate(shuffled)])
     held_out = np.concatenate([members[wanted[k] : wanted[k] + held] for k, members in enumerate(shuffled)])
     pool = np.setdiff1d(np.arange(len(source.train)), held_out)
+    truth = source.targets[pool]
+    if len(labelled) + len(held_out) == sum(map(len, known)):
+        truth = np.full_like(truth, -1)  # only what is trained on is known: that cannot say how many labels are right
     return Split(
         source=source.name,
         classes=source.classes,
@@ -123,7 +126,7 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
         validation_targets=source.targets[held_out],
         test=source.test,
         test_targets=source.test_targets,
-        oracle=Oracle(source.targets[pool]),
+        oracle=Oracle(truth),
         seed=seed,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,9 @@ from instant.backbones import Backbone, build, load_pretrained
 from instant.backbones.base import set_seed
 from instant.config import Recipe
 from instant.data.feed import Feed, Policy
+from instant.data.folder.read import OWN, read_own
 from instant.data.source import Source
+from instant.data.sources import load
 from instant.data.split import Split, make_split
 from instant.engine.device import choose_device, choose_dtype, choose_way
 from instant.engine.metrics import Meter
@@ -20,6 +24,14 @@ from instant.errors import InputError
 from instant.learner import Learner
 from instant.methods import build_method
 from instant.types import Method, MethodFunction, Problem
+
+
+def source_for(recipe: Recipe) -> Source:
+    """The data of a recipe, found again: a named set, or the user's own files."""
+    if recipe.source != OWN or recipe.data is None:
+        return load(recipe.source, recipe.data)
+    labels = None if recipe.label_file is None else Path(recipe.label_file)
+    return read_own(Path(recipe.data), labels, recipe.side or 0, [])
 
 
 def split_for(recipe: Recipe, source: Source) -> Split:
@@ -68,7 +80,8 @@ def build_program(
     if policies is None:
         policies = for_vectors()
         if split.train.is_images:
-            policies = for_images(shape[0], split.mirror, shift=recipe.shift, operations=recipe.operations)
+            mirror = split.mirror if recipe.mirror is None else recipe.mirror
+            policies = for_images(shape[0], mirror, shift=recipe.shift, operations=recipe.operations)
 
     learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
     if device.type == "cuda" and split.train.is_images:

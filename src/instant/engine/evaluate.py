@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from instant.data.feed import Normalise
@@ -36,25 +37,37 @@ def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, 
 
 
 def evaluate_run(run: Run, source: Source, *, device: str = "auto") -> dict[str, Any]:
-    """Accuracy over all test samples and per class, from model.safetensors alone."""
+    """Accuracy over all test samples and per class, from model.safetensors alone.
+
+    Where no class of a test sample is known, over the validation part, which the run held out of training.
+    """
     network, card = run.load_model()
     if tuple(card["shape"]) != source.test.shape or tuple(card["classes"]) != source.classes:
         raise InputError(
             f"{run} was trained on {len(card['classes'])} classes of shape {tuple(card['shape'])}, but {source.name} "
             f"has {len(source.classes)} of shape {source.test.shape}; evaluate it on the data it was trained for."
         )
-    if not (source.test_targets >= 0).any():
-        raise InputError(
-            f"{source.name} has no test samples with a known class; there is nothing to evaluate {run} on."
-        )
+    part, store, targets = "test", source.test, source.test_targets
+    if not (targets >= 0).any():
+        split = run.split_record()
+        if not split["validation"]:
+            raise InputError(
+                f"{source.name} has no test samples with a known class, and {run} held no labels out for validation; "
+                f"there is nothing to evaluate it on. See what its labels are worth with: instant certify {run}"
+            )
+        if max(split["validation"]) >= len(source.train):
+            raise InputError(f"the data of {run} has changed: fewer samples than it was trained on. Put them back.")
+        part, store = "validation", source.train.take(np.array(split["validation"]))
+        targets = np.array(split["validation_targets"])
     where = choose_device(device)
-    normalise = Normalise(card["mean"], card["std"], images=source.test.is_images).to(where)
-    probs = predict(network.to(where), source.test, normalise, device=where)
-    known = torch.from_numpy(source.test_targets >= 0).to(where)
-    truth = torch.from_numpy(source.test_targets).to(where)[known]
+    normalise = Normalise(card["mean"], card["std"], images=store.is_images).to(where)
+    probs = predict(network.to(where), store, normalise, device=where)
+    known = torch.from_numpy(targets >= 0).to(where)
+    truth = torch.from_numpy(targets).to(where)[known]
     right = (probs.argmax(1)[known] == truth).double()
     return {
         "run": str(run),
+        "part": part,
         "samples": len(truth),
         "accuracy": float(right.mean()),
         "per_class": {

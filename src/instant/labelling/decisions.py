@@ -70,6 +70,19 @@ def decide_rows(
     return Decisions(**columns, ids=rows, classes=classes)
 
 
+@torch.no_grad()
+def mean_transition(judge: Judge, store: Store, rows: np.ndarray) -> np.ndarray | None:
+    """(K, K): the mean of T(x) over some samples of a store; None where the method has no T."""
+    if judge.estimator is None:
+        return None
+    device = judge.step.device
+    total = torch.zeros((), device=device)
+    for block in batches(store, rows, 128):
+        matrix = judge.transition(block.to(device))
+        total = total + (matrix.sum(0) if matrix.ndim == 3 else len(block) * matrix)
+    return (total / len(rows)).cpu().numpy()
+
+
 def batches(store: Store, rows: np.ndarray, batch: int = 1024) -> Iterator[Tensor]:
     """Samples at these positions, as many at a time as `batch` and memory allow."""
     size = max(1, min(batch, BYTES // max(1, store.samples[:1].nbytes)))

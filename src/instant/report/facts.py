@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from instant.config import Recipe
-from instant.data.feed import Normalise
 from instant.data.split import Split
 from instant.engine.device import choose_device
 from instant.errors import InputError
-from instant.labelling.decisions import Decisions, _method, decide
+from instant.labelling.decisions import Decisions, decide, mean_transition
+from instant.labelling.judge import load_judge
 from instant.report.baseline import ITSELF, find_baseline
 from instant.report.gallery import Group, gallery
 from instant.report.warnings import Warn, flooding, flooding_records, from_records, unequal
@@ -86,7 +85,7 @@ def collect(run: Run, split: Split) -> Facts:
     decisions, transition, why = None, None, ""
     try:
         decisions = decide(run, split)
-        transition = mean_transition(run, split)
+        transition = transition_of(run, split)
     except InputError as error:  # a method without thresholds, or data that is no longer there: the rest is shown
         why = str(error)
     labelled = np.bincount(split.targets, minlength=len(split.classes))
@@ -124,22 +123,7 @@ def compare(summary: dict[str, Any], baseline: dict[str, Any] | None) -> Accurac
     )
 
 
-@torch.no_grad()
-def mean_transition(run: Run, split: Split) -> np.ndarray | None:
+def transition_of(run: Run, split: Split) -> np.ndarray | None:
     """The mean of the estimated T(x) over samples spread evenly over the pool; None where the method has no T."""
-    network, card = run.load_model()
-    method = _method(run, split, network)
-    if method.transitions is None:
-        return None
-    normalise = Normalise(card["mean"], card["std"], images=split.train.is_images)
-    where = choose_device("auto")
-    for part in (network, method, normalise):
-        part.to(where)
-    rows = split.pool[:: -(-len(split.pool) // LOOKED_AT)]
-    total = torch.zeros(len(split.classes), len(split.classes), device=where)
-    for start in range(0, len(rows), 128):
-        block = np.require(split.train.samples[rows[start : start + 128]], requirements=["C", "W"])
-        x = normalise(torch.from_numpy(block).to(where))
-        matrix = method.transitions.estimator(network(x).features.float(), x)
-        total += matrix.sum(0) if matrix.ndim == 3 else len(x) * matrix
-    return (total / len(rows)).cpu().numpy()
+    judge = load_judge(run)[0].to(choose_device("auto"))
+    return mean_transition(judge, split.train, split.pool[:: -(-len(split.pool) // LOOKED_AT)])

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from instant.data.download import fetch
+from instant.data.levels import count_levels, level_statistics
 from instant.data.source import Source
 from instant.data.sources.archive import unpack
 from instant.data.store import blocks
@@ -140,14 +141,7 @@ def check_labels(path: Path, labels: np.ndarray, low: int, high: int) -> np.ndar
 
 def image_statistics(images: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel in [0, 1] scale, exact; 1 in place of a deviation of 0."""
-    levels = np.arange(256) / 255
-    means, stds = [], []
-    for channel in range(images.shape[1]):
-        counts = np.zeros(256, np.int64)
-        for part in blocks(images):
-            counts += np.bincount(part[:, channel].reshape(-1), minlength=256)
-        share = counts / counts.sum()
-        mean = float(share @ levels)
-        means.append(mean)
-        stds.append(float(np.sqrt(share @ (levels - mean) ** 2)) if share.max() < 1 else 1.0)
-    return tuple(means), tuple(stds)
+    counts = np.zeros((images.shape[1], 256), np.int64)
+    for part in blocks(images):
+        counts += count_levels(part)
+    return level_statistics(counts)

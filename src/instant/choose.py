@@ -1,0 +1,136 @@
+"""Settings for data of your own, chosen from what it is like, each with its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from instant.config import Recipe
+from instant.data.folder.problems import Flaw
+from instant.data.folder.read import OWN, read_own
+from instant.data.folder.survey import Survey
+from instant.data.source import Source
+from instant.engine.device import choose_device
+from instant.errors import InputError
+from instant.recipes import classic, small
+
+ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on knowing the accuracy
+KEPT = 64  # pixels a side up to which images of one size are not resized
+
+
+class Choice(NamedTuple):
+    """A setting, what it became, and why."""
+
+    setting: str
+    value: str
+    reason: str
+
+
+class Prepared(NamedTuple):
+    recipe: Recipe
+    source: Source
+    choices: list[Choice]
+
+
+def prepare(path: Path, label_file: Path | None, settings: dict[str, str], problems: list[Flaw]) -> Prepared:
+    """Read the data and choose a recipe for it; what `settings` say stands above every choice."""
+    for key in ("recipe", "data"):
+        if key in settings:
+            raise InputError(
+                f"{key}={settings[key]} goes with a named source; for files of your own the path is the first word, "
+                "and every setting is chosen from the data or given by itself."
+            )
+    method = settings.get("method", "instant")
+    wanted = small(OWN, None, method).override(settings)  # a misspelt setting is found before anything is decoded
+    gpu = choose_device(wanted.device).type == "cuda"
+    sides: list[Choice] = []
+
+    def side_for(seen: Survey) -> int:
+        side, reason = choose_side(seen, gpu=gpu)
+        if wanted.side is not None:
+            side, reason = wanted.side, "as given"
+        colours = "all images are grey: one channel" if seen.grey else "three channels"
+        sides.append(Choice("side", str(side), f"{reason}; the middle square of each; {colours}"))
+        return side
+
+    source = read_own(path, label_file, side_for, problems)
+    recipe, choices = choose(source, method=method, gpu=gpu, fewer="labels" in settings)
+    recipe = dataclasses.replace(
+        recipe,
+        data=str(path.resolve()),
+        label_file=None if label_file is None else str(label_file.resolve()),
+        side=int(sides[0].value) if sides else None,
+    ).override({key: text for key, text in settings.items() if key != "side"})
+    if not sides and "side" in settings:
+        raise InputError(f"side={settings['side']} is for image files; arrays are taken in the size they have.")
+    kept = [choice for choice in choices if choice.setting not in settings]
+    given = [Choice(key, text, "as given") for key, text in settings.items() if key != "side"]
+    return Prepared(recipe, source, sides + kept + given)
+
+
+def choose_side(seen: Survey, *, gpu: bool) -> tuple[int, str]:
+    """The pixels a side and the reason.
+
+    >>> choose_side(Survey(median=28, equal=True, grey=True), gpu=False)
+    (28, 'all images are 28 x 28: they stay as they are')
+    >>> choose_side(Survey(median=480, equal=False, grey=False), gpu=False)
+    (64, 'the median image is 480 wide or high; without a GPU more pixels would take too long')
+    """
+    if seen.equal and 8 <= seen.median <= KEPT:
+        return seen.median, f"all images are {seen.median} x {seen.median}: they stay as they are"
+    if seen.median <= 48:
+        return 32, f"the median image is {seen.median} wide or high"
+    if gpu and seen.median > 80:
+        return 96, f"the median image is {seen.median} wide or high, and there is a GPU"
+    why = "" if gpu else "; without a GPU more pixels would take too long"
+    return 64, f"the median image is {seen.median} wide or high{why}"
+
+
+def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tuple[Recipe, list[Choice]]:
+    """A recipe for the size and kind of the data; `fewer`: just some labels are asked for, so none is held out."""
+    samples, labels = len(source.train), np.bincount(source.targets[source.targets >= 0], minlength=len(source.classes))
+    where = "there is a GPU" if gpu else "there is no GPU"
+    changes: dict[str, Any] = {}
+    if not source.train.is_images:
+        base, net = small, "mlp"
+        why = f"vectors of {source.train.shape[0]} features"
+    elif gpu:
+        base, net = classic, "wrn_28_2"
+        why = f"images, and {where}"
+    else:
+        base, net = small, "small_cnn"
+        why = f"images, and {where}"
+    if base is classic:
+        changes |= {"steps": 20_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
+    else:
+        changes["steps"] = 600 if samples < 2000 or net == "mlp" else 2000
+    if base is small and source.train.is_images and source.train.shape[1] > 40:
+        changes["batch"] = 16
+    held = 0 if fewer or labels.min() < ENOUGH else int(labels.min()) // 5
+    changes["validation"] = held * len(source.classes)
+    recipe = base(OWN, None, method, backbone=net, **changes)
+    fits = max(1, (samples - recipe.validation) // recipe.ratio)
+    size = "for the size of the samples"
+    if fits < recipe.batch:
+        recipe = dataclasses.replace(recipe, batch=fits)
+        size = f"a step's unlabelled samples are at most the {samples - recipe.validation:,} there are"
+    least = source.classes[int(labels.argmin())]
+    choices = [
+        Choice("labels", str(labels.sum()), f"{len(source.classes)} classes, at least {labels.min()} each ({least!r})"),
+        Choice(
+            "validation",
+            str(recipe.validation),
+            f"{held} labels a class are held out to measure accuracy, of the {labels.sum()}"
+            if held
+            else f"none: below {ENOUGH} labels a class all are better trained on; accuracy is not measured",
+        ),
+        Choice("backbone", net, why),
+        Choice("steps", f"{recipe.steps:,}", f"{samples:,} samples, and {where}"),
+        Choice("batch", f"{recipe.batch}, and {recipe.ratio} x unlabelled", size),
+    ]
+    if source.train.is_images:
+        choices.append(Choice("mirror", "true", "right for photographs; say mirror=false for text or digits"))
+    return recipe, choices

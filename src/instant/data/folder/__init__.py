@@ -1,0 +1,1 @@
+"""Images of your own: a folder, its few labels, and whatever is wrong with either."""

@@ -1,0 +1,110 @@
+"""Arrays of your own in .npy or .npz files: images or vectors, with labels where empty, None, NaN or -1 is unlabelled.
+
+x.npy with --labels y.npy (or a .csv or .parquet with a column label, one row a sample), or one .npz with x and y,
+and x_test and y_test if there are test samples
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from instant.data.folder.labels import class_order, merge_spellings, note_single
+from instant.data.folder.objects import read_objects
+from instant.data.folder.problems import Flaw
+from instant.data.folder.table import as_names, read_table
+from instant.data.source import Source
+from instant.data.sources.arrays import arrays
+from instant.errors import InputError
+
+ARRAYS = (".npy", ".npz")
+SAMPLES = ("x", "X", "images", "data", "features")
+LABELS = ("y", "labels", "label", "targets")
+
+
+def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> Source:
+    """The source in the files; a .npy of bytes stays mapped."""
+    found = _load(path)
+    x = _one(found, SAMPLES, path) if isinstance(found, dict) else found
+    if x is None:
+        raise InputError(f"{path}: expected an array called x, it holds {', '.join(found) or 'none'}.")
+    parts = found if isinstance(found, dict) else {}
+    y = _one(parts, LABELS, path) if label_file is None else _labels(label_file)
+    if y is None:
+        raise InputError(f"{path}: nothing says which samples are labelled. Add --labels FILE, or an array y.")
+    names = _names(np.asarray(y))
+    labels = merge_spellings({f"row {row}": name for row, name in enumerate(names) if name}, problems)
+    note_single(labels, problems)
+    if len(set(labels.values())) < 2:
+        raise InputError(
+            f"{label_file or path}: expected labels of two classes or more, got {len(set(labels.values()))}."
+        )
+    known = [labels.get(f"row {row}", "") for row in range(len(names))]
+    y_test = parts.get("y_test")
+    return arrays(
+        x,
+        known,
+        parts.get("x_test"),
+        None if y_test is None else _names(y_test),
+        classes=sorted(set(labels.values()), key=class_order),
+        name=path.stem,
+    )
+
+
+def _names(y: np.ndarray) -> list[str]:
+    if y.ndim != 1:
+        raise InputError(f"labels: expected one label a row, got an array of shape {y.shape}. Flatten it first.")
+    names = as_names(y.tolist())
+    if y.dtype.kind in "US":  # what numpy makes of None and NaN between names
+        names = ["" if name in ("None", "nan") else name for name in names]
+    return names
+
+
+def _labels(path: Path) -> np.ndarray:
+    if path.suffix.lower() not in ARRAYS:
+        table = read_table(path)
+        if table.labels is None:
+            raise InputError(f"{path}: expected a column label with one row a sample.")
+        return np.array(table.labels, object)
+    found = _load(path)
+    labels = _one(found, LABELS, path) if isinstance(found, dict) else found
+    if labels is None:
+        raise InputError(f"{path}: expected an array called y, it holds {', '.join(found) or 'none'}.")
+    return labels
+
+
+def _one(parts: dict[str, np.ndarray], names: tuple[str, ...], path: Path) -> np.ndarray | None:
+    there = [name for name in names if name in parts]
+    if len(there) > 1:
+        raise InputError(f"{path}: expected one of {', '.join(there)}, it holds all of them; leave one.")
+    return parts[there[0]] if there else None
+
+
+def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    """What the file holds; a pickle is a program, and is not run."""
+    try:
+        if path.suffix.lower() == ".npy":
+            with open(path, "rb") as file:
+                if _holds_objects(file):
+                    return read_objects(file)
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        found = {}
+        with zipfile.ZipFile(path) as archive, np.load(path, allow_pickle=False) as arrays_:
+            for name in arrays_.files:
+                with archive.open(f"{name}.npy") as member:
+                    found[name] = read_objects(member) if _holds_objects(member) else arrays_[name]
+        return found
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} cannot be read as an array ({' '.join(str(error).split())}).") from error
+
+
+def _holds_objects(file: IO[bytes]) -> bool:
+    """Whether an open .npy is of Python objects; the file is back at its start afterwards."""
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    dtype = header(file)[2]
+    file.seek(0)
+    return dtype.hasobject

@@ -1,0 +1,108 @@
+"""Decode once: a folder's images as one memory-mapped array, built by all cores, resumed where it stopped.
+
+The key is a hash of every file's name, size and times of change (`Listing.key`), not of the bytes: a second run could
+not start at once if it had to read them all. A file written anew, also with its old date put back, gets another time of
+change from the system, so it is seen. The array lies in the cache folder, not beside the images.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from instant.data.files import atomic, locked
+from instant.data.folder.listing import Listing
+from instant.data.folder.shards import Shard, decode_shard, ignore_interrupt, read_shard
+from instant.data.levels import level_statistics
+from instant.data.progress import counting
+from instant.data.sources.base import map_exact
+from instant.errors import InputError
+
+VERSION = 1  # of what `decode` makes of a file
+SHARD = 128  # images
+
+
+class Decoded(NamedTuple):
+    images: np.ndarray  # uint8 (N, C, side, side), mapped; the readable files in the order of the listing
+    bad: dict[str, str]  # the others, with the reason
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def decoded(listing: Listing, home: Path, *, side: int, channels: int, progress: bool = True) -> Decoded:
+    """The images of a listing, from the cache below `home` or decoded now."""
+    folder = home / listing.key / f"v{VERSION}-{side}x{channels}"
+    pixels, card = folder / "pixels.u8", folder / "card.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            if not card.exists():
+                _build(listing, folder, pixels, card, side, channels, progress)
+        found = json.loads(card.read_text(encoding="utf-8"))
+        shape = (len(listing.names) - len(found["bad"]), channels, side, side)
+        images = map_exact(pixels, shape) if shape[0] else np.empty(shape, np.uint8)
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"a process that decodes {listing.root} ended abruptly, perhaps for want of memory. Start again: it goes "
+            "on where it stopped."
+        ) from error
+    return Decoded(images, found["bad"], tuple(found["mean"]), tuple(found["std"]))
+
+
+def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, channels: int, progress: bool) -> None:
+    starts = range(0, len(listing.names), SHARD)
+    parts = folder / "parts"
+    parts.mkdir(exist_ok=True)
+    shards = [
+        Shard(listing.root, listing.names[at : at + SHARD], parts / f"{number:06d}", side, channels)
+        for number, at in enumerate(starts)
+    ]
+    waiting = [shard for shard in shards if not shard.path.exists()]
+    done = len(listing.names) - sum(len(shard.names) for shard in waiting)
+    with counting(f"decoding {listing.root.name or listing.root}", len(listing.names), done, progress) as report:
+        for files in _decode_all(waiting):
+            done += files
+            report(done)
+    bad: dict[str, str] = {}
+    levels = np.zeros((channels, 256), np.int64)
+    with atomic(pixels) as file:
+        for shard in shards:
+            content = read_shard(shard)
+            bad |= content.bad
+            levels += content.levels
+            file.write(content.pixels)
+    mean, std = level_statistics(levels) if len(bad) < len(listing.names) else ((), ())
+    with atomic(card, "w") as file:  # last: it means that the array is whole
+        json.dump({"bad": bad, "mean": mean, "std": std}, file)
+    shutil.rmtree(parts)
+
+
+def _decode_all(shards: list[Shard]) -> Iterator[int]:
+    """The number of files of every shard once it is on disk."""
+    workers = min(len(os.sched_getaffinity(0)), len(shards))
+    if workers <= 1:
+        yield from map(decode_shard, shards)
+        return
+    with _pool(workers) as pool:
+        yield from pool.map(decode_shard, shards)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    # spawned, not forked: this process may have torch's threads, which a fork would leave with locked locks
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=ignore_interrupt)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,137 @@
+"""Which images there are: a folder walked, or a table of paths; never a file outside the folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from instant.data.folder.labels import inside, match_labels, merge_spellings
+from instant.data.folder.problems import Flaw
+from instant.data.folder.table import FileTable, read_table
+from instant.errors import InputError
+
+IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm"})
+UNREAD = frozenset({".heic", ".heif", ".avif", ".jxl", ".jp2", ".psd", ".svg", ".cr2", ".nef", ".arw", ".dng"})
+LABELLED = ("labelled", "labeled")
+
+
+class Listing(NamedTuple):
+    """The images of a folder by their names from it, sorted, and the labels people gave."""
+
+    root: Path
+    names: list[str]
+    labels: dict[str, str]
+    key: str  # changes whenever a file does
+
+
+def list_images(path: Path, label_file: Path | None, problems: list[Flaw]) -> Listing:
+    """A folder with a table of labels, a folder with labelled/CLASS/, or a table of paths and labels."""
+    if path.is_dir():
+        root, table = path, None
+        names, key = _take(root, _walk(root, problems), problems)
+    else:
+        root, table = path.parent, read_table(path)
+        if table.files is None:
+            raise InputError(f"{path}: expected a column file with the paths of the images, from the table's folder.")
+        rows = sorted({name for file in table.files if (name := inside(file, root)) is not None})
+        names, key = _take(root, iter(rows), problems, listed=True)
+    if not names:
+        raise InputError(
+            f"{path} holds no image files ({', '.join(sorted(IMAGES))}); name the folder or table of your images."
+        )
+    labels = merge_spellings(_labels(path, root, names, table, label_file, problems), problems)
+    if len(set(labels.values())) < 2:
+        what = "no file has a label" if not labels else f"all labels are {next(iter(labels.values()))!r}"
+        raise InputError(f"{path}: {what}; expected labels of two classes or more. Label a few files of each class.")
+    return Listing(root, names, labels, key)
+
+
+def _labels(
+    path: Path,
+    root: Path,
+    names: list[str],
+    table: FileTable | None,
+    label_file: Path | None,
+    problems: list[Flaw],
+) -> dict[str, str]:
+    if label_file is not None:
+        if table is not None and table.labels is not None:
+            raise InputError(f"{path} has labels of its own; leave --labels out, or leave the label column out.")
+        if table is not None and table.files is not None:
+            match_labels(table.files, [""] * len(table.files), names, root, problems)  # for what is not there
+        table = read_table(label_file)
+        if table.files is None or table.labels is None:
+            absent = "file" if table.files is None else "label"
+            raise InputError(f"{label_file}: expected the columns file and label, there is no column {absent}.")
+    if table is not None and table.files is not None:
+        if table.labels is None:
+            raise InputError(f"{path}: expected a column label beside the paths, or --labels FILE.")
+        return match_labels(table.files, table.labels, names, root, problems)
+    part = next((part for part in LABELLED if (root / part).is_dir()), None)
+    if part is None:
+        raise InputError(
+            f"{path}: nothing says which images are labelled. Add --labels FILE, a table with the columns file and "
+            "label, or put the labelled images into labelled/CLASS/."
+        )
+    found = {}
+    for name in names:
+        above = PurePosixPath(name).parts
+        if above[0] == part and len(above) > 2:
+            found[name] = above[1]
+        elif above[0] == part:
+            problems.append(Flaw(name, f"it lies in {part}/ but in no class's folder; it counts as unlabelled"))
+    return found
+
+
+def _walk(root: Path, problems: list[Flaw], below: str = "") -> Iterator[str]:
+    """Names of all files that look like images, in order; links to folders are not followed, hidden files not seen."""
+    try:
+        with os.scandir(root / below) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        if not below:
+            raise InputError(f"{root} cannot be read ({error.strerror or error}); check its permissions.") from error
+        problems.append(Flaw(below, f"the folder cannot be read: {error.strerror or error}"))
+        return
+    for entry in found:
+        name = f"{below}/{entry.name}" if below else entry.name
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(root, problems, name)
+        elif entry.is_symlink() and os.path.isdir(entry):
+            problems.append(Flaw(name, "it is a link to a folder, which is not followed"))
+        elif PurePosixPath(name).suffix.lower() in IMAGES:
+            yield name
+        elif PurePosixPath(name).suffix.lower() in UNREAD:
+            problems.append(Flaw(name, "images of this format are not read; save it as JPEG or PNG"))
+
+
+def _take(root: Path, names: Iterator[str], problems: list[Flaw], listed: bool = False) -> tuple[list[str], str]:
+    """Those that are plain files within the folder, also by way of links; and the key of them all."""
+    home = os.path.realpath(root)
+    digest = hashlib.sha256()
+    kept = []
+    for name in names:
+        path = os.path.join(home, name)
+        try:
+            real = os.path.realpath(path, strict=True)
+            if os.path.commonpath((home, real)) != home:
+                problems.append(Flaw(name, "it is a link that leaves the folder; it is not read"))
+                continue
+            found = os.stat(real)
+        except (OSError, ValueError) as error:
+            # a table may name what is not there; `match_labels` says so
+            if not listed or os.path.lexists(path):
+                problems.append(Flaw(name, f"the file cannot be read: {getattr(error, 'strerror', None) or error}"))
+            continue
+        if not stat.S_ISREG(found.st_mode):
+            problems.append(Flaw(name, "it is no file but a folder, pipe or device; it is not read"))
+            continue
+        digest.update(repr((name, found.st_size, found.st_mtime_ns, found.st_ctime_ns)).encode())
+        kept.append(name)
+    return kept, digest.hexdigest()[:32]

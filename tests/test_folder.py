@@ -1,0 +1,495 @@
+"""A folder and its labels to a source: layouts, matching, what is wrong, and decoding once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from folders import photos, plain
+from PIL import Image
+
+from instant.data.folder import cache, shards
+from instant.data.folder.problems import Flaw, write_problems
+from instant.data.folder.read import read_own
+from instant.data.folder.survey import Survey
+from instant.data.source import Source
+from instant.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "folders"
+
+
+def read(path: Path, labels: Path | None = None, side: int = 8) -> tuple[Source, dict[str, str]]:
+    """The source and the reason for every name with a problem; no name has two here."""
+    flaws: list[Flaw] = []
+    source = read_own(path, labels, side, flaws, progress=False)
+    assert len({flaw.file for flaw in flaws}) == len(set(flaws))
+    return source, dict(flaws)
+
+
+def labelled(source: Source) -> dict[str, str]:
+    return {file: source.classes[k] for file, k in zip(source.files, source.targets) if k >= 0}
+
+
+# --- layouts ----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_a_table(tmp_path: Path) -> None:
+    table = photos(tmp_path / "photos", count=6, labelled=4)
+    source, flaws = read(tmp_path / "photos", table)
+    assert flaws == {}
+    assert source.classes == ("cat", "dog")
+    assert source.files == tuple(f"{number:03d}.png" for number in range(6))
+    assert source.targets.tolist() == [0, 1, 0, 1, -1, -1]
+    assert source.train.samples.shape == (6, 3, 8, 8)
+    assert isinstance(source.train.samples, np.memmap)
+    assert len(source.test) == 0
+
+
+def test_rows_are_the_files_they_say(tmp_path: Path) -> None:
+    (tmp_path / "p" / "deep").mkdir(parents=True)
+    for level, name in ((10, "b.png"), (20, "a.png"), (30, "deep/c.png")):
+        plain((level, 0, 0)).save(tmp_path / "p" / name)
+    (tmp_path / "l.csv").write_text("file,label\na.png,x\nb.png,y\n")
+    source, _ = read(tmp_path / "p", tmp_path / "l.csv")
+    assert dict(zip(source.files, source.train.samples[:, 0, 0, 0].tolist())) == {
+        "a.png": 20,
+        "b.png": 10,
+        "deep/c.png": 30,
+    }
+    # red: 10, 20 and 30 of 255 have the mean 20 and the deviation sqrt(200 / 3)
+    assert source.mean == pytest.approx((20 / 255, 0, 0))
+    assert source.std == pytest.approx((np.sqrt(200 / 3) / 255, 1, 1))
+
+
+def test_a_folder_for_each_class(tmp_path: Path) -> None:
+    for name in (
+        "labelled/cat/1.png",
+        "labelled/10/1.png",
+        "labelled/2/1.png",
+        "unlabelled/1.png",
+        "labelled/stray.png",
+    ):
+        (tmp_path / "p" / name).parent.mkdir(parents=True, exist_ok=True)
+        plain((9, 9, 9)).save(tmp_path / "p" / name)
+    source, flaws = read(tmp_path / "p")
+    assert source.classes == ("2", "10", "cat")
+    assert labelled(source) == {"labelled/2/1.png": "2", "labelled/10/1.png": "10", "labelled/cat/1.png": "cat"}
+    assert "no class's folder" in flaws["labelled/stray.png"]
+    assert len(source.train) == 5
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_of_paths(tmp_path: Path, kind: str) -> None:
+    photos(tmp_path / "p", count=4)
+    rows = {
+        "path": [f"p/{n:03d}.png" for n in range(3)] + ["p/gone.png", "../x.png"],
+        "class": ["007", "NA", None, "NA", "NA"],
+    }
+    frame, path = pd.DataFrame(rows), tmp_path / f"all.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    source, flaws = read(path)
+    assert labelled(source) == {"p/000.png": "007", "p/001.png": "NA"}
+    assert source.files == ("p/000.png", "p/001.png", "p/002.png")
+    assert "no image of this name" in flaws["p/gone.png"]
+    assert "outside the folder" in flaws["../x.png"]
+
+
+def test_numbers_in_a_parquet_are_classes_too(tmp_path: Path) -> None:
+    photos(tmp_path / "p", count=6)
+    values = [3.0, 10.0, float("nan"), -1.0]
+    pd.DataFrame({"file": [f"{n:03d}.png" for n in range(4)], "label": values}).to_parquet(tmp_path / "l.parquet")
+    source, _ = read(tmp_path / "p", tmp_path / "l.parquet")
+    assert labelled(source) == {"000.png": "3", "001.png": "10"}
+
+
+def test_a_table_as_spreadsheets_write_it(tmp_path: Path) -> None:
+    photos(tmp_path / "p")
+    (tmp_path / "l.csv").write_bytes(
+        "\ufeffFile;Label;note\r\n.\\000.png; Käfer ;a, b\r\n./001.png;dog;\r\n002.png;;\r\n".encode()
+    )
+    source, flaws = read(tmp_path / "p", tmp_path / "l.csv")
+    assert labelled(source) == {"000.png": "Käfer", "001.png": "dog"}
+    assert set(flaws) == {"000.png", "001.png"}  # each the only one of its class
+
+
+def test_grey_only_where_every_image_is(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    for number in range(300):
+        plain(5, (9, 9), "L").save(tmp_path / "p" / f"{number:03d}.png")
+    (tmp_path / "l.csv").write_text("file,label\n000.png,x\n001.png,y\n")
+    assert read(tmp_path / "p", tmp_path / "l.csv")[0].train.shape == (1, 8, 8)
+    plain((1, 2, 3), (9, 9)).save(tmp_path / "p" / "001.png")  # not among those that are looked at first
+    assert read(tmp_path / "p", tmp_path / "l.csv")[0].train.shape == (3, 8, 8)
+
+
+def test_what_images_are_like(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    for number, size in enumerate([(10, 40), (20, 20), (90, 30)]):
+        plain((1, 2, 3), size).save(tmp_path / "p" / f"{number}.png")
+    (tmp_path / "l.csv").write_text("file,label\n0.png,x\n1.png,y\n")
+    seen: list[Survey] = []
+    read_own(tmp_path / "p", tmp_path / "l.csv", lambda survey: seen.append(survey) or 16, [], progress=False)
+    assert seen == [Survey(median=20, equal=False, grey=False)]
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------
+
+
+def test_bad_files_are_listed_and_left_out(tmp_path: Path) -> None:
+    table = photos(tmp_path / "p")
+    bad = tmp_path / "p"
+    (bad / "empty.jpg").touch()
+    (bad / "text.jpg").write_text("hello")
+    whole = (bad / "020.png").read_bytes()
+    (bad / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (bad / "phone.heic").write_bytes(b"x")
+    (bad / "folder.jpg").mkdir()
+    os.mkfifo(bad / "pipe.jpg")  # opening it would wait for ever
+    (bad / "notes.txt").write_text("not an image, and none of our business")
+    source, flaws = read(bad, table)
+    assert len(source.train) == 24
+    assert {name: reason.split(";")[0] for name, reason in flaws.items()} == {
+        "empty.jpg": "the file is empty (0 bytes)",
+        "text.jpg": "the content is no image of a known format",
+        "cut.png": flaws["cut.png"],
+        "phone.heic": "images of this format are not read",
+        "pipe.jpg": "it is no file but a folder, pipe or device",
+    }
+    assert "cut short or damaged" in flaws["cut.png"]
+
+
+def test_no_file_outside_the_folder_is_read(tmp_path: Path) -> None:
+    table = photos(tmp_path / "p")
+    plain((1, 1, 1)).save(tmp_path / "secret.png")
+    (tmp_path / "elsewhere").mkdir()
+    plain((1, 1, 1)).save(tmp_path / "elsewhere" / "a.png")
+    (tmp_path / "p" / "out.png").symlink_to(tmp_path / "secret.png")
+    (tmp_path / "p" / "up.png").symlink_to("../secret.png")
+    (tmp_path / "p" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "p" / "loop.png").symlink_to("loop.png")
+    (tmp_path / "p" / "within.png").symlink_to("000.png")
+    with table.open("a") as file:
+        file.write(f"../secret.png,cat\n{tmp_path}/secret.png,cat\nlinked/a.png,cat\n{tmp_path}/p/010.png,cat\n")
+    source, flaws = read(tmp_path / "p", table)
+    assert set(source.files) == {f"{n:03d}.png" for n in range(24)} | {"within.png"}
+    assert "leaves the folder" in flaws["out.png"]
+    assert "leaves the folder" in flaws["up.png"]
+    assert "link to a folder" in flaws["linked"]
+    assert "cannot be read" in flaws["loop.png"]
+    assert "outside the folder" in flaws["../secret.png"]
+    assert "outside the folder" in flaws[f"{tmp_path}/secret.png"]
+    assert "no image of this name" in flaws["linked/a.png"]
+    assert labelled(source)["010.png"] == "cat"
+
+
+def test_a_table_of_paths_follows_no_link_outside(tmp_path: Path) -> None:
+    photos(tmp_path / "p" / "in")
+    plain((1, 1, 1)).save(tmp_path / "secret.png")
+    (tmp_path / "p" / "link").symlink_to(tmp_path)
+    (tmp_path / "p" / "all.csv").write_text("file,label\nin/000.png,a\nin/001.png,b\nlink/secret.png,a\n")
+    flaws: list[Flaw] = []
+    source = read_own(tmp_path / "p" / "all.csv", None, 8, flaws, progress=False)
+    assert source.files == ("in/000.png", "in/001.png")
+    assert any(flaw.file == "link/secret.png" and "leaves the folder" in flaw.reason for flaw in flaws)
+
+
+def test_labels_that_fit_no_file_or_two(tmp_path: Path) -> None:
+    table = photos(tmp_path / "p")
+    for part in ("a", "b"):
+        (tmp_path / "p" / part).mkdir()
+        plain((1, 1, 1)).save(tmp_path / "p" / part / "same.png")
+    plain((1, 1, 1)).save(tmp_path / "p" / "a" / "once.png")
+    with table.open("a") as file:
+        file.write("same.png,cat\nonce.png,dog\ngone.png,cat\n010.png,cat\n010.png,dog\n011.png,dog\n011.png,dog\n")
+    source, flaws = read(tmp_path / "p", table)
+    assert "fits 2 files (a/same.png, b/same.png)" in flaws["same.png"]
+    assert "no image of this name" in flaws["gone.png"]
+    assert "two labels, 'cat' and 'dog'" in flaws["010.png"]
+    assert "given twice" in flaws["011.png"]
+    found = labelled(source)
+    assert (found["a/once.png"], found["011.png"]) == ("dog", "dog")
+    assert not {"010.png", "a/same.png", "b/same.png"} & found.keys()
+
+
+def test_two_spellings_are_one_class(tmp_path: Path) -> None:
+    photos(tmp_path / "p")
+    (tmp_path / "l.csv").write_text("file,label\n000.png,Cat\n001.png,Cat\n002.png,cat\n003.png,dog\n004.png,dog\n")
+    source, flaws = read(tmp_path / "p", tmp_path / "l.csv")
+    assert source.classes == ("Cat", "dog")
+    assert flaws == {"002.png": "its class 'cat' is taken as 'Cat': two spellings of one class"}
+
+
+def test_a_class_with_one_label_and_a_class_without(tmp_path: Path) -> None:
+    table = photos(tmp_path / "p")
+    (tmp_path / "p" / "bad.png").write_text("no image")
+    with table.open("a") as file:
+        file.write("010.png,bird\nbad.png,fish\n")
+    source, flaws = read(tmp_path / "p", table)
+    assert source.classes == ("bird", "cat", "dog")
+    assert "only labelled file of class 'bird'" in flaws["010.png"]
+    assert "the class is left out" in flaws["fish"]
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("file,label\n", "no file has a label"),
+        ("file,label\n000.png,cat\n", "all labels are 'cat'"),
+        ("000.png,cat\n001.png,dog\n", "expected the columns file and label, got '000.png', 'cat'. Put a first line"),
+        ("file,note\n000.png,cat\n", "there is no column label"),
+        ("", "cannot be read as a table"),
+        ("file,label\n000.png,\xff\n", "cannot be read as a table"),
+    ],
+)
+def test_one_sentence_where_it_cannot_go_on(tmp_path: Path, table: str, sentence: str) -> None:
+    photos(tmp_path / "p")
+    (tmp_path / "l.csv").write_bytes(table.encode("latin1"))
+    with pytest.raises(InputError, match=sentence) as refusal:
+        read(tmp_path / "p", tmp_path / "l.csv")
+    assert "\n" not in str(refusal.value)
+
+
+def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
+    table = photos(tmp_path / "p")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match="holds no image files"):
+        read(tmp_path / "none", table)
+    with pytest.raises(InputError, match="nothing says which images are labelled"):
+        read(tmp_path / "p")
+    with pytest.raises(InputError, match=r"l\.csv is not there"):
+        read(tmp_path / "p", tmp_path / "l.csv")
+    with pytest.raises(InputError, match="expected a folder of images, a table"):
+        read(tmp_path / "p" / "000.png")
+    with pytest.raises(InputError, match="side=7 must be from 8 to 512"):
+        read(tmp_path / "p", table, side=7)
+
+
+def test_only_bad_files(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        (tmp_path / "p" / name).write_text("no image")
+    (tmp_path / "l.csv").write_text("file,label\na.jpg,x\nb.jpg,y\n")
+    flaws: list[Flaw] = []
+    with pytest.raises(InputError, match="none of the 2 image files can be read"):
+        read_own(tmp_path / "p", tmp_path / "l.csv", 8, flaws, progress=False)
+    assert dict(flaws) == dict.fromkeys(("a.jpg", "b.jpg"), "the content is no image of a known format")
+
+
+def test_headers_alone_are_no_images(tmp_path: Path) -> None:
+    table = photos(tmp_path / "p")
+    for path in (tmp_path / "p").iterdir():
+        path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(InputError, match="only 0 labelled images can be read"):
+        read(tmp_path / "p", table)
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    table = photos(tmp_path / "p")
+    odd = os.fsdecode(bytes(tmp_path / "p") + b"/\xff\n.png")
+    plain((1, 1, 1)).save(tmp_path / "x.png")
+    os.rename(tmp_path / "x.png", odd)
+    Path(os.fsdecode(bytes(tmp_path / "p") + b"/\xfe.png")).write_text("bad")
+    flaws: list[Flaw] = []
+    source = read_own(tmp_path / "p", table, 8, flaws, progress=False)
+    assert source.files[-1] == "\\udcff\n.png"
+    write_problems(tmp_path / "problems.csv", flaws)
+    with open(tmp_path / "problems.csv", newline="", encoding="utf-8") as file:
+        assert [row["file"] for row in csv.DictReader(file)] == ["\\udcfe.png"]
+
+
+# --- decode once ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def decodings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are decoded, in this process, four a shard."""
+    names: list[str] = []
+
+    def noting(path: Path, side: int, channels: int) -> np.ndarray:
+        names.append(path.name)
+        return original(path, side, channels)
+
+    original = shards.decode
+    monkeypatch.setattr(shards, "decode", noting)
+    monkeypatch.setattr(cache, "SHARD", 4)
+    monkeypatch.setattr(cache.os, "sched_getaffinity", lambda _: {0})
+    return names
+
+
+def test_a_second_run_decodes_nothing(tmp_path: Path, decodings: list[str]) -> None:
+    table = photos(tmp_path / "p", count=10)
+    first, _ = read(tmp_path / "p", table)
+    assert len(decodings) == 10
+    (tmp_path / "p").rename(tmp_path / "moved")
+    again, _ = read(tmp_path / "moved", table)
+    assert len(decodings) == 10
+    assert np.array_equal(first.train.samples, again.train.samples)
+    assert (first.mean, first.std) == (again.mean, again.std)
+
+
+def test_a_changed_file_is_seen_also_with_its_size_and_date(tmp_path: Path, decodings: list[str]) -> None:
+    photos(tmp_path / "p", count=10)
+    path = tmp_path / "p" / "003.bmp"
+    plain((1, 1, 1)).save(path)
+    before = path.stat()
+    assert read(tmp_path / "p", tmp_path / "labels.csv")[0].train.samples[3, 0, 0, 0] == 1
+    plain((2, 2, 2)).save(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert read(tmp_path / "p", tmp_path / "labels.csv")[0].train.samples[3, 0, 0, 0] == 2
+
+
+def test_another_side_is_another_store(tmp_path: Path, decodings: list[str]) -> None:
+    table = photos(tmp_path / "p", count=10)
+    assert read(tmp_path / "p", table, side=8)[0].train.shape == (3, 8, 8)
+    assert read(tmp_path / "p", table, side=9)[0].train.shape == (3, 9, 9)
+
+
+def test_decoding_goes_on_where_it_was_stopped(
+    tmp_path: Path, decodings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = photos(tmp_path / "p", count=10)
+    with monkeypatch.context() as stopped:
+        noting = shards.decode
+
+        def stopping(path: Path, side: int, channels: int) -> np.ndarray:
+            if path.name == "005.png":
+                raise KeyboardInterrupt
+            return noting(path, side, channels)
+
+        stopped.setattr(shards, "decode", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            read(tmp_path / "p", table)
+    assert decodings == [f"{n:03d}.png" for n in range(5)]  # a whole shard of four, and one of the next
+    decodings.clear()
+    source, _ = read(tmp_path / "p", table)
+    assert decodings == [f"{n:03d}.png" for n in range(4, 10)]
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "other"))
+    assert np.array_equal(source.train.samples, read(tmp_path / "p", table)[0].train.samples)
+
+
+def test_a_shard_that_a_power_cut_spoilt_is_made_again(tmp_path: Path, decodings: list[str]) -> None:
+    photos(tmp_path / "p", count=4)
+    shard = shards.Shard(tmp_path / "p", [f"{n:03d}.png" for n in range(4)], tmp_path / "shard", 8, 3)
+    shards.decode_shard(shard)
+    whole = shards.read_shard(shard)
+    assert len(decodings) == 4
+    content = shard.path.read_bytes()
+    for spoilt in (b"", content[:-1], content[:-1] + bytes([content[-1] ^ 1])):
+        shard.path.write_bytes(spoilt)
+        assert shards.read_shard(shard).pixels == whole.pixels
+
+
+def test_many_processes_make_the_same_store(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = photos(tmp_path / "p", count=20)
+    (tmp_path / "p" / "007.png").write_text("bad")
+    one, flaws = read(tmp_path / "p", table)
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "other"))
+    monkeypatch.setattr(cache, "SHARD", 6)
+    monkeypatch.setattr(cache.os, "sched_getaffinity", lambda _: {0, 1})
+    two, same = read(tmp_path / "p", table)
+    assert np.array_equal(one.train.samples, two.train.samples)
+    assert (one.files, one.mean, flaws) == (two.files, two.mean, same)
+    assert len(one.train) == 19
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = photos(tmp_path / "p")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"cannot be kept in .*file"):
+        read(tmp_path / "p", table)
+
+
+# --- arrays -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["cat", "dog", "", "cat"]),
+        np.array(["cat", "dog", None, "cat"], dtype=object),
+        np.array(["cat", "dog", float("nan"), "cat"], dtype=object),
+        np.array(["cat", "dog", None, "cat"]).astype(str),  # "None"
+        np.array(["cat", "dog", np.nan, "cat"]),  # "nan"
+        np.array(["cat", "dog", "-1", "cat"]),
+    ],
+)
+def test_names_in_arrays(tmp_path: Path, labels: np.ndarray) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 8, 8), np.uint8))
+    np.save(tmp_path / "y.npy", labels)
+    source, _ = read(tmp_path / "x.npy", tmp_path / "y.npy")
+    assert source.classes == ("cat", "dog")
+    assert source.targets.tolist() == [0, 1, -1, 0]
+    assert source.train.shape == (1, 8, 8)
+    np.savez(tmp_path / "both.npz", x=np.zeros((4, 8, 8), np.uint8), y=labels)
+    assert read(tmp_path / "both.npz")[0].targets.tolist() == [0, 1, -1, 0]
+
+
+class Trap:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("sprung",)
+
+
+def test_numbers_in_one_file(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    np.savez(tmp_path / "all.npz", x=x, y=np.array([2, 10, np.nan, -1, 2]), x_test=x[:2], y_test=np.array([10, 2]))
+    source, flaws = read(tmp_path / "all.npz")
+    assert source.classes == ("2", "10")
+    assert source.targets.tolist() == [0, 1, -1, -1, 0]
+    assert source.test_targets.tolist() == [1, 0]
+    assert list(flaws) == ["row 1"]
+
+
+def test_labels_of_arrays_in_a_table(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    (tmp_path / "y.csv").write_text("label\nb\na\n\n", encoding="utf-8")
+    with pytest.raises(InputError, match="expected 3 labels"):
+        read(tmp_path / "x.npy", tmp_path / "y.csv")
+    (tmp_path / "y.csv").write_text('label\nb\na\n""\n', encoding="utf-8")
+    assert read(tmp_path / "x.npy", tmp_path / "y.csv")[0].targets.tolist() == [1, 0, -1]
+
+
+def test_arrays_that_cannot_be_used(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    np.save(tmp_path / "trap.npy", np.array(["a", Trap(), "b"], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "lists.npy", np.array([["a", None], ["b", "c"]], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "odd.npz", z=np.zeros(3))
+    (tmp_path / "text.npy").write_text("hello")
+    for path, labels, sentence in (
+        ("x.npy", None, "nothing says which samples are labelled"),
+        ("x.npy", "trap.npy", "which labels never need; nothing in it was run"),
+        ("x.npy", "lists.npy", "labels must be one a row"),
+        ("odd.npz", None, "expected an array called x, it holds z"),
+        ("text.npy", None, "cannot be read as an array"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            read(tmp_path / path, None if labels is None else tmp_path / labels)
+    assert not Path("sprung").exists()
+
+
+def test_the_record_of_a_survey_is_small(tmp_path: Path, home: Path) -> None:
+    """What is kept is found again, not made again: a changed record changes the answer."""
+    table = photos(tmp_path / "p")
+    read(tmp_path / "p", table)
+    (kept,) = home.glob("*/survey.json")
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"grey": True}))
+    assert read(tmp_path / "p", table)[0].train.shape == (1, 8, 8)
+
+
+def test_an_image_larger_than_the_square_is_not_a_corner_of_it(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    Image.linear_gradient("L").save(tmp_path / "p" / "a.png")  # 256 x 256, black above, white below
+    plain(3, (9, 9), "L").save(tmp_path / "p" / "b.png")
+    (tmp_path / "l.csv").write_text("file,label\na.png,x\nb.png,y\n")
+    column = read(tmp_path / "p", tmp_path / "l.csv")[0].train.samples[0, 0, :, 0].astype(int)
+    assert np.abs(column - (np.arange(8) * 32 + 16)).max() <= 3  # each row is the mean of 32 levels

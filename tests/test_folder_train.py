@@ -1,0 +1,184 @@
+"""`instant train PATH --labels FILE`: from files to a run that is found again."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from folders import photos, plain
+
+from instant.choose import choose, choose_side
+from instant.cli import main
+from instant.data.folder.survey import Survey
+from instant.data.sources import arrays
+from instant.engine.build import build_program, split_for
+from instant.recipes import small
+from instant.run import Run
+
+Capture = pytest.CaptureFixture[str]
+TINY = ["steps=4", "batch=4", "ratio=2", "device=cpu"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def refused(words: list[str], capsys: Capture) -> str:
+    capsys.readouterr()
+    assert main(words) == 2
+    complaint = capsys.readouterr().err.splitlines()[-1]
+    assert complaint.startswith("instant: ")
+    return complaint
+
+
+def problems(run: str) -> dict[str, str]:
+    with open(Path(run) / "problems.csv", newline="", encoding="utf-8") as file:
+        return {row["file"]: row["reason"] for row in csv.DictReader(file)}
+
+
+def test_a_folder_is_trained_on_and_found_again(capsys: Capture) -> None:
+    photos(Path("photos"))
+    Path("photos/bad.jpg").write_text("no image")
+    with open("labels.csv", "a") as file:
+        file.write("gone.png,cat\n")
+    assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
+    out = capsys.readouterr().out
+    assert "2 files or labels with a problem, listed in run/problems.csv" in out
+    assert "the median image is 13 wide or high" in out
+    assert "pseudo-labels right" in out
+    assert problems("run").keys() == {"bad.jpg", "gone.png"}
+    recipe, run = Run("run").recipe(), Run("run")
+    assert (recipe.source, recipe.data, recipe.label_file) == (
+        "own",
+        str(Path("photos").resolve()),
+        str(Path("labels.csv").resolve()),
+    )
+    assert (recipe.side, recipe.labels, recipe.validation, recipe.steps) == (32, None, 0, 4)
+    record = run.split_record()
+    assert (record["source"], record["classes"], record["pool"]) == ("photos", ["cat", "dog"], 24)
+    assert run.summary()["label_budget"] == {"training": 8, "validation": 0, "total": 8}
+    # the only labels there are were trained on, so nothing says how many others are right
+    assert run.summary()["pseudo_label_accuracy"] is None
+    assert "held no labels out for validation" in refused(["evaluate", "run"], capsys)
+    assert main(["certify", "run", "--draw", "2", "--out", "todo.csv"]) in (0, 2)  # 2: nothing was accepted
+
+
+def test_a_validation_part_is_counted_and_evaluated(capsys: Capture) -> None:
+    photos(Path("photos"), count=40, labelled=21)  # 11 cats and 10 dogs: a fifth of 10 is 2 a class
+    assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
+    assert "2 labels a class are held out" in capsys.readouterr().out
+    assert Run("run").summary()["label_budget"] == {"training": 17, "validation": 4, "total": 21}
+    assert main(["evaluate", "run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["part"], found["samples"]) == ("validation", 4)
+    assert found["accuracy"] == Run("run").summary()["validation_accuracy"]
+
+
+def test_a_run_goes_on_with_the_same_files(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos(Path("photos"))
+    assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
+    (Path("run") / "summary.json").unlink()
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert main(["train", "--resume", "../run"]) == 0
+    (Path("../run") / "summary.json").unlink()
+    plain((1, 1, 1)).save("../photos/000a.png")
+    assert "has changed" in refused(["train", "--resume", "../run"], capsys)
+    Path("../labels.csv").unlink()
+    assert "labels.csv is not there" in refused(["train", "--resume", "../run"], capsys)
+
+
+def test_a_folder_for_each_class_and_the_default_run_folder(capsys: Capture) -> None:
+    for name in ("labelled/a/1.png", "labelled/a/2.png", "labelled/b/1.png", "labelled/b/2.png"):
+        (Path("shots") / name).parent.mkdir(parents=True, exist_ok=True)
+        plain((9, 9, 9)).save(Path("shots") / name)
+    photos(Path("shots/unlabelled"))
+    assert main(["train", "shots/", *TINY, "mirror=false"]) == 0
+    run = Run("runs/shots-all-instant-0")
+    assert run.finished
+    assert run.recipe().mirror is False
+    assert not (run.path / "problems.csv").exists()
+    assert "already holds a finished run" in refused(["train", "shots/", *TINY], capsys)
+
+
+def test_vectors_with_test_samples(capsys: Capture) -> None:
+    rng = np.random.default_rng(0)
+    truth = np.arange(60) % 2
+    x = rng.normal(size=(60, 4)) + 6 * truth[:, None]
+    np.savez("all.npz", x=x[:40], y=np.where(np.arange(40) < 6, truth[:40], -1), x_test=x[40:], y_test=truth[40:])
+    assert main(["train", "all.npz", *TINY, "--out", "run"]) == 0
+    assert Run("run").recipe().backbone == "mlp"
+    capsys.readouterr()
+    assert main(["evaluate", "run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"] == 20
+
+
+def test_problems_are_listed_also_where_the_run_stops(capsys: Capture) -> None:
+    Path("photos").mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        Path("photos", name).write_text("no image")
+    Path("labels.csv").write_text("file,label\na.jpg,x\nb.jpg,y\n")
+    words = ["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]
+    assert "none of the 2 image files can be read" in refused(words, capsys)
+    assert problems("run").keys() == {"a.jpg", "b.jpg"}
+    photos(Path("photos"))
+    for name in ("a.jpg", "b.jpg"):
+        Path("photos", name).unlink()
+    assert main(words) == 0  # the list of the first attempt does not stand in the way, and goes
+    assert not Path("run/problems.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["photo"], "there is no folder or file photo, and source 'photo' is not known"),
+        (["photo", "--labels", "labels.csv"], "photo is not there"),
+        (["photos"], "nothing says which images are labelled"),
+        (["photos", "--labels", "labels.csv", "stepz=4"], "'stepz' is not a setting"),
+        (["photos", "--labels", "labels.csv", "method=nope"], "nope"),
+        (["photos", "--labels", "labels.csv", "label_file=x"], "'label_file' is not a setting"),
+        (["photos", "--labels", "labels.csv", "recipe=digits"], "recipe=digits goes with a named source"),
+        (["photos", "--labels", "labels.csv", "labels=30"], "ask for fewer labels"),
+        (["digits", "--labels", "labels.csv"], "--labels goes with files of your own"),
+        (["digits", "side=32"], "side=32 is for images of your own"),
+        (["x.npy", "--labels", "y.npy", "side=32"], "side=32 is for image files"),
+        (["--resume", "run", "--labels", "labels.csv"], "--resume takes everything"),
+    ],
+)
+def test_one_sentence(words: list[str], sentence: str, capsys: Capture) -> None:
+    photos(Path("photos"))
+    np.save("x.npy", np.zeros((4, 2)))
+    np.save("y.npy", np.array([0, 1, 0, 1]))
+    assert sentence in refused(["train", *words], capsys)
+
+
+def test_what_is_chosen() -> None:
+    assert choose_side(Survey(median=64, equal=True, grey=False), gpu=False)[0] == 64
+    assert choose_side(Survey(median=65, equal=True, grey=False), gpu=False)[0] == 64
+    assert choose_side(Survey(median=48, equal=False, grey=False), gpu=False)[0] == 32
+    assert choose_side(Survey(median=4, equal=True, grey=False), gpu=False)[0] == 32
+    assert choose_side(Survey(median=300, equal=False, grey=False), gpu=True)[0] == 96
+    few = arrays(np.zeros((40, 64, 64), np.uint8), np.arange(40) % 2)
+    recipe, choices = choose(few, method="instant", gpu=False)
+    # 20 labels a class, of which a fifth is held out: 2 x 4; 32 remain for 4 x 8 unlabelled samples a step
+    assert (recipe.backbone, recipe.validation, recipe.batch, recipe.ratio) == ("small_cnn", 8, 8, 4)
+    assert all(choice.reason for choice in choices)
+    assert choose(few, method="instant", gpu=False, fewer=True)[0].validation == 0
+    assert choose(few, method="instant", gpu=True)[0].backbone == "wrn_28_2"
+    many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
+    recipe, _ = choose(many, method="fixmatch", gpu=False)
+    assert (recipe.steps, recipe.batch, recipe.validation) == (2000, 32, 0)
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("none", True), ("false", False), ("true", True)])
+def test_views_are_mirrored_unless_told(setting: str, expected: bool) -> None:
+    source = arrays(np.zeros((8, 8, 8), np.uint8), np.arange(8) % 2)
+    recipe = small("own", None, "instant", batch=2, ratio=2).override({"mirror": setting, "device": "cpu"})
+    feed = build_program(recipe, split_for(recipe, source)).feed
+    assert (feed.weak.mirror, feed.strong.weak.mirror) == (expected, expected)
