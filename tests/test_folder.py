@@ -32,6 +32,7 @@ def read(path: Path, labels: Path | None = None, side: int = 8) -> tuple[Source,
     flaws: list[Flaw] = []
     source = read_own(path, labels, side, flaws, progress=False)
     assert len({flaw.file for flaw in flaws}) == len(set(flaws))
+    assert len(source.targets) == len(source.train)
     return source, dict(flaws)
 
 
@@ -58,6 +59,7 @@ def test_rows_are_the_files_they_say(tmp_path: Path) -> None:
     (tmp_path / "p" / "deep").mkdir(parents=True)
     for level, name in ((10, "b.png"), (20, "a.png"), (30, "deep/c.png")):
         plain((level, 0, 0)).save(tmp_path / "p" / name)
+    (tmp_path / "p" / "aa.png").write_text("no image, between two that are")
     (tmp_path / "l.csv").write_text("file,label\na.png,x\nb.png,y\n")
     source, _ = read(tmp_path / "p", tmp_path / "l.csv")
     assert dict(zip(source.files, source.train.samples[:, 0, 0, 0].tolist())) == {
@@ -65,6 +67,7 @@ def test_rows_are_the_files_they_say(tmp_path: Path) -> None:
         "b.png": 10,
         "deep/c.png": 30,
     }
+    assert source.targets.tolist() == [0, 1, -1]
     # red: 10, 20 and 30 of 255 have the mean 20 and the deviation sqrt(200 / 3)
     assert source.mean == pytest.approx((20 / 255, 0, 0))
     assert source.std == pytest.approx((np.sqrt(200 / 3) / 255, 1, 1))

@@ -23,6 +23,8 @@ def describe(record: dict[str, Any]) -> str:
     parts = []
     if "accuracy" in record:
         parts.append(f"accuracy {100 * record['accuracy']:.1f} %")
+    elif "validation_accuracy" in record:
+        parts.append(f"validation accuracy {100 * record['validation_accuracy']:.1f} %")
     if "utilisation" in record:
         parts.append(f"used {100 * record['utilisation']:.0f} %")
         parts.append(f"threshold {record['threshold']:.3f}")
@@ -89,6 +91,6 @@ class ProgressBar(Callback):
     def record(self, record: dict[str, Any]) -> None:
         self._latest |= record
         self._bar.update(self._task, seen=describe(self._latest))
-        if not self.console.is_terminal and "accuracy" in record:
+        if not self.console.is_terminal and ("accuracy" in record or "seconds_evaluating" in record):
             line = f"{self.title.strip()}: step {record['step']}: {describe(record)}"
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
