@@ -211,6 +211,7 @@ def test_the_baseline_is_trained_once_and_only_fits_its_run(tmp_path: Path) -> N
     facts = collect(run, split)
     assert facts.accuracy.baseline == kept.summary()["accuracy_last"]
     assert "supervised" in Page(render(facts)).text["accuracy-curve"]
+    assert find_baseline(run, dataclasses.replace(split, targets=split.targets[::-1])) is None  # other labels
     fit(*points(seed="1"), run=run, force=True)  # another run in the same folder
     assert find_baseline(run, points(seed="1")[1]) is None
 
