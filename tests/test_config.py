@@ -216,7 +216,8 @@ def test_the_command_of_a_cell_resolves(cell: Cell) -> None:
 def test_the_listed_commands_resolve_to_the_recipes_they_are_listed_for() -> None:
     listed = {row["recipe"]: row["command"] for row in LISTINGS["recipes"]()[: len(RECIPES)]}
     assert listed.keys() == RECIPES.keys()
-    assert listed.pop("vectors") == "(from Python, with instant.recipes.vectors)"
+    for name in ("images", "vectors"):
+        assert listed.pop(name) == f"(from Python, with instant.recipes.{name})"
     for name, command in listed.items():
         _, _, source, *words = shlex.split(command.replace("pretrained=FILE", "pretrained=none"))
         assert resolve(source, dict(word.split("=", 1) for word in words)) == RECIPES[name]()
@@ -270,6 +271,7 @@ def test_the_weight_of_mixmatch() -> None:
         "pretrained_stl10": 10.0,
         "digits": None,
         "fashion_mnist": None,
+        "images": None,
         "vectors": None,
     }
     published = [name for name in RECIPES if name.startswith(("classic", "pretrained"))]

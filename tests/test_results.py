@@ -103,11 +103,16 @@ def test_data_without_a_test_part_trains(tmp_path: Path) -> None:
 
 
 def test_unknown_truth_gives_no_pseudo_label_accuracy() -> None:
+    """Nor does truth that was trained on: it says nothing about the others."""
     x, y = np.random.default_rng(0).normal(size=(60, 4)), np.full(60, -1)
-    y[:6] = [0, 1, 2, 0, 1, 2]
-    recipe = points("pi_model", labels="all")[0]  # uses every sample: an interval of 5 x 16 rows sees all 60
-    split = make_split(arrays(x, y), labels=None)
-    for truth, told in ((split.oracle, True), (Oracle(np.full(60, -1)), False)):
-        for record in fit(recipe, dataclasses.replace(split, oracle=truth)).history[:4]:
+    y[:12] = [0, 1, 2] * 4
+    recipe = points("pi_model", labels="6")[0]  # uses every sample: an interval of 5 x 16 rows sees all 60
+    half, whole = (make_split(arrays(x, y), labels=labels) for labels in (6, None))
+    for split, told in (
+        (half, True),
+        (whole, False),
+        (dataclasses.replace(half, oracle=Oracle(np.full(60, -1))), False),
+    ):
+        for record in fit(recipe, split).history[:4]:
             assert record["utilisation"] == 1
             assert ("pseudo_label_accuracy" in record) is told

@@ -117,7 +117,7 @@ def fashion_mnist(labels: int | None = 40, method: str = "instant") -> Recipe:
 
 def images(labels: int | None = None, method: str = "instant") -> Recipe:
     """Small images in memory, with a small CNN."""
-    return _small("arrays", labels, method, steps=600)
+    return small("arrays", labels, method, steps=600)
 
 
 def vectors(labels: int | None = None, method: str = "instant") -> Recipe:
