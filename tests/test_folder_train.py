@@ -67,6 +67,9 @@ def test_a_folder_is_trained_on_and_found_again(capsys: Capture) -> None:
     assert run.summary()["pseudo_label_accuracy"] is None
     assert "held no labels out for validation" in refused(["evaluate", "run"], capsys)
     assert main(["certify", "run", "--draw", "2", "--out", "todo.csv"]) in (0, 2)  # 2: nothing was accepted
+    assert main(["label", "run", "--out", "found.csv"]) == 0
+    ids = [line.split(",")[0].strip('"') for line in Path("found.csv").read_text().splitlines()[1:]]
+    assert ids == sorted(p.name for p in Path("photos").glob("*.png"))
 
 
 def test_a_validation_part_is_counted_and_evaluated(capsys: Capture) -> None:

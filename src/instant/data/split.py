@@ -45,6 +45,7 @@ class Split:
     test_targets: np.ndarray
     oracle: Oracle
     seed: int
+    files: tuple[str, ...] = ()  # of the samples in `train`, where each was a file
 
     @property
     def budget(self) -> dict[str, int]:
@@ -128,6 +129,7 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
         test_targets=source.test_targets,
         oracle=Oracle(truth),
         seed=seed,
+        files=source.files,
     )
 
 

@@ -126,7 +126,11 @@ def _from_path(path: Path, shape: tuple[int, ...]) -> _Job:
 
 def _from_pool(run: Run, split: Split) -> _Job:
     check_split(run, split)
-    return _Job(split.train, split.pool, lambda rows: list(map(str, rows.tolist())), Past(run), {"split": split.hash})
+
+    def names(rows: np.ndarray) -> list[str]:
+        return [split.files[row] if split.files else str(row) for row in rows.tolist()]
+
+    return _Job(split.train, split.pool, names, Past(run), {"split": split.hash})
 
 
 def _prepare(parts: Path, job: dict[str, Any]) -> None:
