@@ -104,6 +104,15 @@ def test_the_narrow_weight_gradient(images: int, channels: int, outputs: int) ->
 
 
 @here
+@pytest.mark.parametrize(("images", "channels", "outputs"), [(6, 32, 32), (5, 16, 32), (3, 32, 16)])
+def test_the_narrow_input_gradient(images: int, channels: int, outputs: int) -> None:
+    weight, grad = tensor(outputs, channels, 3, 3), tensor(images, outputs, 16, 16)
+    expected = torch.nn.grad.conv2d_input((images, channels, 16, 16), weight, grad, padding=1)
+    tolerance = {"rtol": 1e-4, "atol": 1e-3} if DEVICE == "cpu" else {"rtol": 1e-2, "atol": 5e-2}
+    torch.testing.assert_close(narrow.input_gradient(weight, grad), expected, **tolerance)
+
+
+@here
 def test_the_whole_network_and_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """With kernels and without; float32 throughout, so that narrow convolutions must be let in."""
     fits = narrow.fits

@@ -92,3 +92,21 @@ def test_every_method_can_be_recorded(method: str) -> None:
         program(step)
     assert program.way == "captured", said
     assert np.isfinite(program.meter.read()["loss"])
+
+
+def test_a_recorded_step_that_goes_back_draws_its_views_again() -> None:
+    """It draws one step ahead; what lies ready belongs to another step then."""
+    program = pictures(step="captured", precision="float32")
+    for step in range(3):
+        program(step)
+    saved = {name: value.clone() for name, value in program.tensors().items()}
+
+    def on() -> dict[str, torch.Tensor]:
+        for step in (3, 4):
+            program(step)
+        return {name: value.clone() for name, value in program.tensors().items()}
+
+    expected = on()
+    program.restore(saved)
+    for name, value in on().items():
+        torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4, msg=name)

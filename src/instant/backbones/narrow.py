@@ -4,7 +4,7 @@ With 32 channels and fewer cuDNN leaves most of the matrix unit idle. Here two n
 that sees a window of four columns: channels double, and in channels-last memory the window is one contiguous run. A
 program walks down a few images; a row of inputs meets the output rows above, at and below it, which stay in
 registers, so each input row is read once. The forward kernel adds the residual and takes the sums for the next
-batch norm on its way out.
+batch norm on its way out. The gradient of the input is the same convolution with the weight turned around.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ try:
 except ImportError:
     triton = None
 
-IMAGES = 4  # walked down side by side
+IMAGES = 2  # walked down side by side
+WITH_RESIDUAL = 4  # where a residual is added on the way: its reads want company
 
 
 def fits(conv: nn.Conv2d, x: Tensor) -> bool:
@@ -33,6 +34,11 @@ def fits(conv: nn.Conv2d, x: Tensor) -> bool:
     wide = 16 <= width <= 64 and width & (width - 1) == 0
     able = triton is not None and (x.is_cuda or INTERPRETED)
     return able and square and narrow and wide and x.dtype == torch.bfloat16
+
+
+def turns(weight: Tensor) -> bool:
+    """Whether the kernels also convolve with the weight turned around: not to the few channels of an image."""
+    return weight.shape[1] >= 16
 
 
 if triton is not None:
@@ -50,8 +56,8 @@ if triton is not None:
     @triton.jit
     def _forward(
         x, weight, residual, y, partial, images,
-        H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, K: tl.constexpr, N: tl.constexpr, ADD: tl.constexpr,
-        ROWS: tl.constexpr,
+        H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, K: tl.constexpr, N: tl.constexpr,
+        ADD: tl.constexpr, SUMS: tl.constexpr,
     ):  # fmt: skip
         image, first, there, inside = _pairs(images, W, C, N)
         window = tl.arange(0, 4 * C)
@@ -66,24 +72,24 @@ if triton is not None:
         here = tl.zeros((N * (W // 2), 2 * K), tl.float32)
         once = tl.zeros((2 * K,), tl.float32)
         twice = tl.zeros((2 * K,), tl.float32)
-        start = tl.program_id(1) * ROWS
-        for i in range(-1, ROWS + 1):
-            h = start + i
-            v = tl.load(x + at_x + h * (W * C), mask=inside & (h >= 0) & (h < H), other=0.0)
+        for h in range(H + 1):
+            v = tl.load(x + at_x + h * (W * C), mask=inside & (h < H), other=0.0)
             done = tl.dot(v, lower, above, input_precision="ieee")
             above = tl.dot(v, middle, here, input_precision="ieee")
             here = tl.dot(v, upper, input_precision="ieee")
-            out = there & (i >= 1)
+            out = there & (h >= 1)
             if ADD:
                 done += tl.load(residual + at_y + (h - 1) * (W * K), mask=out, other=0.0).to(tl.float32)
             stored = done.to(y.dtype.element_ty)
             tl.store(y + at_y + (h - 1) * (W * K), stored, mask=out)
-            counted = tl.where(out, stored.to(tl.float32), 0.0)
-            once += tl.sum(counted, 0)
-            twice += tl.sum(counted * counted, 0)
-        place = partial + (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * (2 * K) + tl.arange(0, K)
-        tl.store(place, tl.sum(tl.reshape(once, (2, K)), 0))
-        tl.store(place + K, tl.sum(tl.reshape(twice, (2, K)), 0))
+            if SUMS:
+                counted = tl.where(out, stored.to(tl.float32), 0.0)
+                once += tl.sum(counted, 0)
+                twice += tl.sum(counted * counted, 0)
+        if SUMS:
+            place = partial + tl.program_id(0) * (2 * K) + tl.arange(0, K)
+            tl.store(place, tl.sum(tl.reshape(once, (2, K)), 0))
+            tl.store(place + K, tl.sum(tl.reshape(twice, (2, K)), 0))
 
     @triton.jit
     def _weight_gradient(
@@ -130,29 +136,52 @@ def _folded(wide: Tensor) -> Tensor:
     return (wide[:, 0:3, :, 0] + wide[:, 1:4, :, 1]).permute(3, 2, 0, 1)
 
 
-@torch.library.custom_op("instant::narrow_convolve", mutates_args=())
-def convolve(x: Tensor, wide: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
-    """x * weight (+ residual), and its mean and variance over pixels; `wide` is the widened weight."""
+def _launch(x: Tensor, wide: Tensor, residual: Tensor | None, *, sums: bool) -> tuple[Tensor, Tensor]:
+    """The output and, where `sums` are wanted, each program's sums of it and of its square."""
     x = nhwc(x)
     images, channels, height, width = x.shape
     outputs = wide.shape[-1]
     y = torch.empty((images, outputs, height, width), dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-    parts = 2 if height % 2 == 0 else 1
-    grid = (triton.cdiv(images, IMAGES), parts)
-    partial = x.new_empty(grid[0] * parts, 2, outputs, dtype=torch.float32)
-    _forward[grid](
+    at_once, stages = (IMAGES, 4) if residual is None else (WITH_RESIDUAL, 3)
+    programs = triton.cdiv(images, at_once)
+    partial = x.new_empty(programs if sums else 0, 2, outputs, dtype=torch.float32)
+    _forward[(programs,)](
         x, wide, x if residual is None else nhwc(residual), y, partial, images,
-        height, width, channels, outputs, IMAGES, residual is not None, height // parts, num_warps=4, num_stages=3,
+        height, width, channels, outputs, at_once, residual is not None, sums, num_warps=4, num_stages=stages,
     )  # fmt: skip
-    return y, combine(partial, rows=images * height * width)
+    return y, partial
+
+
+def _output(x: Tensor, wide: Tensor) -> Tensor:
+    images, _, height, width = x.shape
+    return x.new_empty(images, wide.shape[-1], height, width).contiguous(memory_format=torch.channels_last)
+
+
+@torch.library.custom_op("instant::narrow_convolve", mutates_args=())
+def convolve(x: Tensor, wide: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
+    """x * weight (+ residual), and its mean and variance over pixels; `wide` is the widened weight."""
+    y, partial = _launch(x, wide, residual, sums=True)
+    return y, combine(partial, rows=y.numel() // y.shape[1])
 
 
 @convolve.register_fake
 def _(x: Tensor, wide: Tensor, residual: Tensor | None) -> tuple[Tensor, Tensor]:
-    images, _, height, width = x.shape
-    outputs = wide.shape[-1]
-    y = x.new_empty(images, outputs, height, width).contiguous(memory_format=torch.channels_last)
-    return y, x.new_empty(2, outputs, dtype=torch.float32)
+    return _output(x, wide), x.new_empty(2, wide.shape[-1], dtype=torch.float32)
+
+
+@torch.library.custom_op("instant::narrow_input_gradient", mutates_args=())
+def _input_gradient_of(grad: Tensor, wide: Tensor) -> Tensor:
+    return _launch(grad, wide, None, sums=False)[0]
+
+
+@_input_gradient_of.register_fake
+def _(grad: Tensor, wide: Tensor) -> Tensor:
+    return _output(grad, wide)
+
+
+def input_gradient(weight: Tensor, grad: Tensor) -> Tensor:
+    """Of the convolution's input: the gradient, convolved with the weight turned around."""
+    return _input_gradient_of(grad, widened(weight.flip(2, 3).transpose(0, 1)))
 
 
 @torch.library.custom_op("instant::narrow_weight_gradient", mutates_args=())
@@ -163,7 +192,7 @@ def _weight_gradient_of(x: Tensor, grad: Tensor) -> Tensor:
     programs = triton.cdiv(images, IMAGES)
     out = x.new_empty(programs, 3, 4, channels, 2, outputs, dtype=torch.float32)
     _weight_gradient[(programs,)](
-        x, grad, out, images, height, width, channels, outputs, IMAGES, num_warps=8, num_stages=3
+        x, grad, out, images, height, width, channels, outputs, IMAGES, num_warps=4, num_stages=3
     )
     return out
 
@@ -182,7 +211,7 @@ def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
 # As torch counts a convolution: what it computes, not what the kernels do on top for the window's fourth column.
 
 
-@register_flop_formula(torch.ops.instant.narrow_convolve)
+@register_flop_formula([torch.ops.instant.narrow_convolve, torch.ops.instant.narrow_input_gradient])
 def _(x: torch.Size, wide: torch.Size, *_: object, **__: object) -> int:
     return 2 * 9 * x[0] * x[2] * x[3] * x[1] * wide[-1]
 

@@ -68,11 +68,15 @@ class _Convolve(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         whole, weight = ctx.saved_tensors
         x, of_x, of_weight = whole[: ctx.rows], ctx.needs_input_grad[0], ctx.needs_input_grad[2]
-        dx, dw, _ = torch.ops.aten.convolution_backward(
-            grad, x, weight, None, ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1,
-            [of_x, of_weight and not ctx.thin, False],
-        )  # fmt: skip
-        if ctx.thin and of_weight:
+        wanted = [of_x and not (ctx.thin and narrow.turns(weight)), of_weight and not ctx.thin, False]
+        dx, dw = None, None
+        if any(wanted):
+            dx, dw, _ = torch.ops.aten.convolution_backward(
+                grad, x, weight, None, ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1, wanted
+            )
+        if of_x and not wanted[0]:
+            dx = narrow.input_gradient(weight, grad)
+        if of_weight and not wanted[1]:
             dw = narrow.weight_gradient(x, grad).to(weight.dtype)
         return dx, None, dw, grad if ctx.needs_input_grad[3] else None, None, None, None, None
 

@@ -51,6 +51,8 @@ class Streamed(nn.Module):
 
     def prepare(self, step: int) -> None:
         """Bring the samples of `step`, which may be any; an error of the thread is raised here, as it was there."""
+        if self._next == step + 1:  # they are there
+            return
         if step != self._next:
             self._start(step)
         self._next = None  # should the thread have failed, the next call starts anew

@@ -16,7 +16,7 @@ from instant.data.feed import Feed
 from instant.engine.metrics import Meter
 from instant.engine.optim import set_lr
 from instant.learner import Learner, commit
-from instant.types import Output
+from instant.types import Output, Views
 
 Way = Literal["eager", "compiled", "captured"]
 
@@ -24,8 +24,9 @@ Way = Literal["eager", "compiled", "captured"]
 class Program(nn.Module):
     """Everything a step reads and writes: feed, learner, optimizers, meter and the clock, all on one device.
 
-    A step does, in this order: sample and augment; forward; backward; commit the method's state; clip; update;
-    average the teacher; measure; advance the clock. It never waits for the host. `feed.prepare` is the host's part.
+    A step does, in this order: sample and augment; forward; backward; commit the method's state; clip; measure;
+    advance the clock; update; average the teacher. It never waits for the host. `feed.prepare` is the host's part.
+    A captured step finds its views laid out and draws those of the next one beside the rest, where they cost little.
     """
 
     clock: Tensor
@@ -54,8 +55,11 @@ class Program(nn.Module):
         self._draw: Callable
         self._forward: Callable
         self._account: Callable
+        self._lay: Callable
         self._run_plain()
-        self._replay: Callable[[], None] = self._once
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._views: Views | None = None  # of the next step, where a captured one looks for them
+        self._laid: int | None = None  # the step they belong to
         self._started = False
         self.way = way
         self.announce: Callable[[str], object] = lambda text: None  # `fit` hands it to its callbacks
@@ -63,21 +67,30 @@ class Program(nn.Module):
             _materialise(optimizer)
         if way != "eager":
             keep_compiled()
+            _allow_many_programs()
             # the functions, not the modules: a compiled module would be a second child of this one
             options: dict[str, Any] = (
                 {"combo_kernels": True} if self.clock.is_cuda else {}
             )  # many small ones in one launch
-            self._draw, self._forward, self._account = (
+            self._draw, self._forward, self._account, self._lay = (
                 torch.compile(part, dynamic=False, options=options)
-                for part in (feed.forward, learner.forward, self._record)
+                for part in (feed.forward, learner.forward, self._record, self._copy)
             )
 
     def forward(self, step: int) -> None:
         """Run step number `step`, which must be where the clock stands."""
-        self.feed.prepare(step)
-        if not self._started:
-            self._start()
-        self._replay()
+        if self._laid != step:
+            self.feed.prepare(step)
+            if not self._started:
+                self._start()
+            if self._graph is not None:
+                self._lay(self._views_of(self.clock))
+        if self._graph is None:
+            self._once()
+        else:
+            self.feed.prepare(step + 1)
+            self._graph.replay()
+            self._laid = step + 1
 
     def _start(self) -> None:
         """Before the first step: compile, and record the CUDA graph. Neither this nor its failure leaves a trace."""
@@ -109,6 +122,7 @@ class Program(nn.Module):
 
     def _run_plain(self) -> None:
         self._draw, self._forward, self._account = self.feed.forward, self.learner.forward, self._record
+        self._lay = self._copy
 
     def _warm_up(self) -> None:
         """Three steps, aside where there is a GPU, as recording wants it."""
@@ -123,23 +137,45 @@ class Program(nn.Module):
         torch.cuda.current_stream().wait_stream(side)
 
     def _capture(self) -> None:
-        graph = torch.cuda.CUDAGraph()
+        drawn = self._views_of(self.clock)
+        self._views = Views(*(torch.empty_like(part) for part in drawn))
+        side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        self._lay(drawn)
+        self._ahead(side)
         with torch.cuda.graph(graph):
-            self._once()
-        self._replay = graph.replay
+            self._ahead(side)
+        self._graph = graph
 
     def _once(self) -> None:
-        with convolutions(exact=self.learner.method.exact):
-            self._step()
+        self._learn(self._views_of(self.clock))
 
-    def _step(self) -> None:
+    @torch.no_grad()
+    def _views_of(self, step: Tensor) -> Views:
+        return self._draw(step)
+
+    def _ahead(self, side: torch.cuda.Stream) -> None:
+        """A step on the views that are laid out, while those of the next one are drawn on a stream beside it."""
+        coming, here = self.clock + 1, torch.cuda.current_stream()
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            following = self._views_of(coming)
+        assert self._views is not None
+        self._learn(self._views)
+        here.wait_stream(side)
+        self._lay(following)
+
+    def _copy(self, drawn: Views) -> None:
+        assert self._views is not None
+        for place, part in zip(self._views, drawn):
+            place.copy_(part)
+
+    def _learn(self, views: Views) -> None:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         set_step(self.learner, self.clock)
-        with torch.no_grad():
-            views = self._draw(self.clock)
-        output = self._forward(views)
-        output.loss.backward()
+        with convolutions(exact=self.learner.method.exact):
+            output = self._forward(views)
+            output.loss.backward()
         with torch.no_grad():
             if self.clip:
                 nn.utils.clip_grad_norm_(self.learner.parameters(), self.clip)
@@ -168,6 +204,7 @@ class Program(nn.Module):
     @torch.no_grad()
     def restore(self, saved: dict[str, Tensor]) -> None:
         """Write saved tensors back in place."""
+        self._laid = None
         for name, value in self.tensors().items():
             value.copy_(saved[name])
 
@@ -190,6 +227,13 @@ def keep_compiled() -> None:
         folder = Path("~/.cache/instant/compiled").expanduser()
         folder.mkdir(parents=True, exist_ok=True)
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
+
+
+def _allow_many_programs() -> None:
+    """Each program of a process is one more version of the same functions, and torch would run a ninth uncompiled."""
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, 256)
+    config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 4096)
 
 
 def _materialise(optimizer: torch.optim.Optimizer) -> None:
