@@ -41,7 +41,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("ratio", "2", 2),
     ("ema", "0", 0.0),
     ("clip", "1.5", 1.5),
-    ("weak_gradient", "false", False),
+    ("weak_gradient", "true", True),
     ("shift", "0", 0.0),
     ("operations", "2", 2),
     ("mirror", "false", False),

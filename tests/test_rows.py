@@ -150,5 +150,5 @@ def test_without_batch_statistics_the_fast_way_gives_the_same_gradient() -> None
 def test_weak_gradient_is_a_choice_where_there_are_batch_statistics() -> None:
     model = build("wrn_28_2", shape=(3, 8, 8), classes=4)
     method = make_learner("fixmatch").method
-    assert Learner(model, method).weak_gradient
-    assert not Learner(model, method, weak_gradient=False).weak_gradient
+    assert not Learner(model, method).weak_gradient
+    assert Learner(model, method, weak_gradient=True).weak_gradient

@@ -38,7 +38,7 @@ class Recipe:
     optim: Optim = field(default_factory=Optim)
     ema: float = 0.999  # decay of the averaged weights that are evaluated; 0: none
     clip: float = 0.0  # largest gradient norm; 0: no clipping
-    weak_gradient: bool = True  # False: weak rows share batch statistics but not the backward pass (faster)
+    weak_gradient: bool = False  # True: weak rows go through the backward pass too, slower (backbones/rows.py)
 
     shift: float = 1 / 8  # weak views of an image: the largest shift, as a share of its side
     operations: int = 3  # of the 14 operations, how many a strong view of an image goes through

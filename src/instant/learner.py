@@ -21,9 +21,10 @@ class Learner(nn.Module):
     """A step's forward pass: `forward(views) -> Output`.
 
     The teacher is the running average of the model's parameters; its buffers (batch-norm statistics) are copies.
-    With ema = 0 there is none, and the model stands in for it. `weak_gradient=False` drops the gradient that rows
-    which are only looked at get through the batch statistics: faster, and not the same gradient. Where a backbone
-    has no batch statistics there is none to drop, and the fast way is taken anyhow.
+    With ema = 0 there is none, and the model stands in for it. Rows that are only looked at share the batch
+    statistics and, where the backbone can, stay out of the backward pass, in which the learning rows stand in for
+    them (`backbones/rows.py`); `weak_gradient=True` takes them through it. Where a backbone has no batch statistics
+    there is nothing to take through, and the choice is none.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Learner(nn.Module):
         *,
         ema: float = 0.999,
         dtype: torch.dtype = torch.float32,
-        weak_gradient: bool = True,
+        weak_gradient: bool = False,
     ) -> None:
         super().__init__()
         self.model = model

@@ -9,6 +9,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -119,9 +120,16 @@ def synthetic(count: int = 50_000) -> Source:
 
 
 def measure(
-    recipe: Recipe, split: Split, effort: Effort | None = None, say: Say = lambda text: None
+    recipe: Recipe,
+    split: Split,
+    effort: Effort | None = None,
+    say: Say = lambda text: None,
+    alone: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Result | Failure:
-    """Time steps of `recipe` as `instant train` would run them; a failure while running is a result too."""
+    """Time steps of `recipe` as `instant train` would run them; a failure while running is a result too.
+
+    What must not be disturbed happens inside `alone()`, once all is compiled.
+    """
     device = choose_device(recipe.device)
     way = choose_way(recipe.step, device)
     effort = effort or (ON_GPU if device.type == "cuda" else ON_CPU)
@@ -129,7 +137,7 @@ def measure(
     recipe = dataclasses.replace(recipe, steps=max(recipe.steps, effort.total))
     subject = Subject(recipe.method, recipe.backbone, way, describe(device), torch.__version__)
     try:
-        return _measure(recipe, split, effort, subject, device, say)
+        return _measure(recipe, split, effort, subject, device, say, alone)
     except RuntimeError as error:  # out of memory, a kernel that does not compile
         return Failure(subject, (str(error).strip() or type(error).__name__).splitlines()[0])
     finally:
@@ -140,9 +148,16 @@ def measure(
             torch.cuda.empty_cache()
 
 
-def _measure(recipe: Recipe, split: Split, effort: Effort, subject: Subject, device: torch.device, say: Say) -> Result:
+def _measure(
+    recipe: Recipe,
+    split: Split,
+    effort: Effort,
+    subject: Subject,
+    device: torch.device,
+    say: Say,
+    alone: Callable[[], AbstractContextManager[None]],
+) -> Result:
     clock = clock_of(device)
-    whole = subject.way == "eager"
     say(f"{recipe.method}: building")
     before = _peak(device, reset=True)
     started = time.perf_counter()
@@ -150,14 +165,17 @@ def _measure(recipe: Recipe, split: Split, effort: Effort, subject: Subject, dev
     program.announce = lambda text: say(f"{recipe.method}: {text}")
     clock(partial(program, 0))
     start = time.perf_counter() - started
-    say(f"{recipe.method}: {effort.repeats} x {effort.steps} steps")
-    seconds = seconds_a_step(
-        program, clock, first=1, warm_up=effort.warm_up, steps=effort.steps, repeats=effort.repeats
-    )
-    peak = _peak(device) - before
-    parts = _parts(program, clock, effort) if whole else None
-    subject = subject._replace(way=program.way)  # slower than was asked for, where that could not be had
     dtype, exact = program.learner.dtype, program.learner.method.exact
+    with alone():
+        say(f"{recipe.method}: {effort.repeats} x {effort.steps} steps")
+        seconds = seconds_a_step(
+            program, clock, first=1, warm_up=effort.warm_up, steps=effort.steps, repeats=effort.repeats
+        )
+        peak = _peak(device) - before
+        parts = _parts(program, clock, effort) if subject.way == "eager" else None
+        say("measuring what the device can do")
+        ceilings = measure_ceilings(device, dtype, tf32=torch.backends.cudnn.allow_tf32 and not exact)
+    subject = subject._replace(way=program.way)  # slower than was asked for, where that could not be had
     del program
 
     say(f"{recipe.method}: counting its work")
@@ -165,8 +183,6 @@ def _measure(recipe: Recipe, split: Split, effort: Effort, subject: Subject, dev
     work = count(partial(eager, 0))
     with torch.no_grad():
         views = eager.feed(eager.clock)
-    del eager
-    say("measuring what the device can do")
     return Result(
         subject=subject,
         precision=str(dtype).removeprefix("torch."),
@@ -176,7 +192,7 @@ def _measure(recipe: Recipe, split: Split, effort: Effort, subject: Subject, dev
         peak_mib=peak / 2**20,
         peak_of="device memory" if device.type == "cuda" else "growth of the process",
         work=work,
-        ceilings=measure_ceilings(device, dtype, tf32=torch.backends.cudnn.allow_tf32 and not exact),
+        ceilings=ceilings,
         parts=parts,
     )
 
