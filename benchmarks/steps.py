@@ -20,76 +20,85 @@ from typing import Any
 
 from instant.algorithms import METHODS
 
-SETTINGS = {
-    "": tuple(METHODS),
-    "backbone=wrn_28_8": ("fixmatch", "instant"),
-    "recipe=pretrained_cifar10 pretrained=none": ("fixmatch", "instant"),
+BOTH = ("fixmatch", "instant")
+SETTINGS = {  # what everybody looks at first comes first
+    "": (*BOTH, *(method for method in METHODS if method not in BOTH)),
+    "backbone=wrn_28_8": BOTH,
+    "recipe=pretrained_cifar10 pretrained=none": BOTH,
 }
 
 
 class Turns:
-    """Who is still compiling and who has not been timed yet, shared by the processes."""
+    """Who compiles, who is still to compile, and whose turn it is to be timed, shared by the processes."""
 
-    def __init__(self, context: Any, count: int) -> None:
-        self.waiting_for = [context.Value("i", count), context.Value("i", count)]
-        self.lock = context.Lock()
+    def __init__(self, context: Any, count: int, at_once: int) -> None:
+        self.compiling = context.Semaphore(at_once)
+        self.uncompiled = context.Value("i", count)
+        self.turn = context.Value("i", 0)
 
     @contextmanager
-    def take(self) -> Iterator[None]:
-        """Wait for all others, then run alone, then wait for all others again."""
-        self._meet()
-        time.sleep(10)  # whatever else ran on the device comes to its end
-        with self.lock:
-            yield
-        self._meet()
+    def take(self, number: int) -> Iterator[None]:
+        """Wait until all are compiled and those before this one have been timed; then run alone."""
+        self._compiled()
+        while self.uncompiled.value or self.turn.value < number:
+            time.sleep(0.05)
+        if number == 0:
+            print("all compiled, timing in turn", flush=True)
+            time.sleep(5)  # whatever else ran on the device comes to its end
+        yield
 
-    def leave(self) -> None:
+    def leave(self, number: int, *, waited: bool) -> None:
         """Whatever happened, nobody shall wait for this one."""
-        while self.waiting_for:
-            self._arrive()
+        if not waited:
+            self._compiled()
+        while self.turn.value < number:
+            time.sleep(0.05)
+        self.turn.value = number + 1
 
-    def _meet(self) -> None:
-        left = self._arrive()
-        while left.value > 0:
-            time.sleep(0.2)
-
-    def _arrive(self) -> Any:
-        left = self.waiting_for.pop(0)
-        with left.get_lock():
-            left.value -= 1
-            if left.value == 0 and self.waiting_for:
-                print("all compiled, timing in turn", flush=True)
-        return left
+    def _compiled(self) -> None:
+        self.compiling.release()
+        with self.uncompiled.get_lock():
+            self.uncompiled.value -= 1
 
 
-def job(words: list[str], turns: Turns, results: Any) -> None:
-    """One step: prints what is going on, and puts its row into the queue, or None."""
-    from instant.bench.report import as_row
+def job(number: int, words: list[str], csv: Path, turns: Turns, failed: Any) -> None:
+    """One step: compiled among others, timed alone, its row written at once."""
+    from instant.bench.report import append_csv, as_row
     from instant.bench.step import Result, measure, synthetic
     from instant.engine.build import split_for
     from instant.recipes import resolve
 
-    row = None
+    waited = False
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        nonlocal waited
+        with turns.take(number):
+            waited = True
+            yield
+
+    turns.compiling.acquire()
     try:
         recipe = resolve("cifar10", dict(word.split("=", 1) for word in words))
-        found = measure(recipe, split_for(recipe, synthetic()), alone=turns.take)
+        found = measure(recipe, split_for(recipe, synthetic()), alone=alone)
+        row = as_row(found, " ".join(["instant", "bench", "step", "synthetic", *words]))
         if isinstance(found, Result):
-            row = as_row(found, " ".join(["instant", "bench", "step", "synthetic", *words]))
-            print(f"{row['ms']:8} ms  {row['method']} {row['backbone']} {row['way']}", flush=True)
+            append_csv(csv, [row])
         else:
-            print(f"  failed     {' '.join(words)}: {found.error}", flush=True)
+            failed.value = 1
+        print(f"{row.get('ms', row.get('error'))!s:>8}  {row['method']} {row['backbone']} {row['way']}", flush=True)
     finally:
-        turns.leave()
-        results.put(row)
+        turns.leave(number, waited=waited)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("settings", nargs="*", help="key=value, for all of them")
     parser.add_argument("--csv", type=Path, default=Path(__file__).parent / "step.csv")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="compiled at once")
     parser.add_argument("--methods", default=",".join(METHODS), help="as in fixmatch,instant")
     options = parser.parse_args()
-    from instant.bench.report import append_csv, check_csv
+    from instant.bench.report import check_csv
 
     check_csv(options.csv)
     jobs = [
@@ -98,16 +107,18 @@ def main() -> None:
         for method in methods
         if method in options.methods.split(",")
     ]
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # there is a process for each processor already
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "2")
     context = multiprocessing.get_context("spawn")
-    turns, results = Turns(context, len(jobs)), context.Queue()
-    for words in jobs:
-        context.Process(target=job, args=(words, turns, results)).start()
-    rows = [results.get() for _ in jobs]
-    order = [words[-1].removeprefix("method=") for words in jobs]
-    kept = [row for row in rows if row is not None]
-    append_csv(options.csv, sorted(kept, key=lambda row: (row["backbone"], order.index(row["method"]))))
-    raise SystemExit(len(kept) < len(jobs))
+    turns, failed = Turns(context, len(jobs), options.jobs), context.Value("i", 0)
+    running = [
+        context.Process(target=job, args=(number, words, options.csv, turns, failed))
+        for number, words in enumerate(jobs)
+    ]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+    raise SystemExit(failed.value or any(process.exitcode for process in running))
 
 
 if __name__ == "__main__":

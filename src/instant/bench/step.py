@@ -42,8 +42,8 @@ class Effort(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Steps run, with the first one, which starts everything."""
-        return 1 + self.warm_up + self.steps * self.repeats
+        """Steps run, with the first one, which starts everything; warmed up before memory is read and before timing."""
+        return 1 + 2 * self.warm_up + self.steps * self.repeats
 
 
 ON_GPU, ON_CPU = Effort(10, 40, 5), Effort(2, 3, 5)
@@ -165,24 +165,31 @@ def _measure(
     program.announce = lambda text: say(f"{recipe.method}: {text}")
     clock(partial(program, 0))
     start = time.perf_counter() - started
+    for step in range(1, 1 + effort.warm_up):
+        program(step)
+    peak = _peak(device) - before
     dtype, exact = program.learner.dtype, program.learner.method.exact
-    with alone():
-        say(f"{recipe.method}: {effort.repeats} x {effort.steps} steps")
-        seconds = seconds_a_step(
-            program, clock, first=1, warm_up=effort.warm_up, steps=effort.steps, repeats=effort.repeats
-        )
-        peak = _peak(device) - before
-        parts = _parts(program, clock, effort) if subject.way == "eager" else None
-        say("measuring what the device can do")
-        ceilings = measure_ceilings(device, dtype, tf32=torch.backends.cudnn.allow_tf32 and not exact)
     subject = subject._replace(way=program.way)  # slower than was asked for, where that could not be had
-    del program
 
     say(f"{recipe.method}: counting its work")
     eager = build_program(dataclasses.replace(recipe, step="eager"), split)
     work = count(partial(eager, 0))
     with torch.no_grad():
         views = eager.feed(eager.clock)
+    del eager
+    with alone():
+        say(f"{recipe.method}: {effort.repeats} x {effort.steps} steps")
+        seconds = seconds_a_step(
+            program,
+            clock,
+            first=1 + effort.warm_up,
+            warm_up=effort.warm_up,
+            steps=effort.steps,
+            repeats=effort.repeats,
+        )
+        parts = _parts(program, clock, effort) if subject.way == "eager" else None
+        say("measuring what the device can do")
+        ceilings = measure_ceilings(device, dtype, tf32=torch.backends.cudnn.allow_tf32 and not exact)
     return Result(
         subject=subject,
         precision=str(dtype).removeprefix("torch."),
