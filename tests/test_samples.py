@@ -349,7 +349,8 @@ def test_on_a_gpu_a_streamed_step_sees_what_a_resident_one_sees(way: str) -> Non
     assert not isinstance(programs[0].feed.samples, Streamed)
     batch = programs[1].feed.samples.batch
     torch.cuda.synchronize()
-    rows = programs[0].feed.draw(torch.tensor(5, device="cuda")).rows
+    held = 6 if way == "captured" else 5  # a captured step draws the views of the next one
+    rows = programs[0].feed.draw(torch.tensor(held, device="cuda")).rows
     assert torch.equal(batch, programs[0].feed.samples(rows))
     if way == "eager":  # compiled kernels may round otherwise where the samples come from another place
         assert_equal(programs[1].tensors(), programs[0].tensors())

@@ -194,6 +194,7 @@ def instant(
     warmup: int = 0,
     weight: float = 1.0,
     transition_lr: float = 0.01,
+    transition_decay: float = 0.0,
     confident: float = 0.0,
     confident_from: float = 0.0,
 ) -> Match:
@@ -213,6 +214,7 @@ def instant(
     warmup         steps with threshold kappa_t and the plain loss: 0, or 10,240 (release)
     weight         lambda: 1, or 2 (what the release's second backward pass amounts to)
     transition_lr  learning rate of the estimator (SGD, momentum 0.9)
+    transition_decay  its weight decay: what the data do not say, T forgets, and goes back to near the identity
     confident      share of the unlabelled rows that T is fitted on too: those furthest above their threshold
     confident_from share of the run after which they are
 
@@ -244,6 +246,7 @@ def instant(
         ),
         weight=weight,
         own_lr=transition_lr,
+        own_decay=transition_decay,
     )
 
 

@@ -38,6 +38,7 @@ class Match(Method):
     wants       which views: (weak, strong) by default; second "none" puts the loss on the weak view itself
     from_teacher  the target comes from the averaged teacher instead of the student
     own_lr      learning rate of the transition estimator
+    own_decay   weight decay of the transition estimator
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Match(Method):
         wants: Wants = Wants(),  # noqa: B008 (an immutable value)
         from_teacher: bool = False,
         own_lr: float = 0.01,
+        own_decay: float = 0.0,
     ) -> None:
         super().__init__()
         self.rule = rule
@@ -67,6 +69,7 @@ class Match(Method):
         self.wants = wants
         self.from_teacher = from_teacher
         self.own_lr = own_lr
+        self.own_decay = own_decay
 
     def forward(self, model: Network, teacher: Network, views: Views) -> Output:
         labelled, weak, student = self._predict(model, teacher, views)

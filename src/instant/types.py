@@ -95,6 +95,7 @@ class Method(nn.Module):
     exact: bool = False  # True: needs full float32, no autocast
     all_labels: bool = False  # True: trains on every label there is, an upper reference
     own_lr: float = 0.01  # learning rate of the method's own parameters (SGD, momentum 0.9), if it has any
+    own_decay: float = 0.0  # and their weight decay
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,7 +104,7 @@ def build_program(
     own = list(built.parameters())
     if own:
         rate = torch.tensor(built.own_lr, device=device)
-        optimizers.append(torch.optim.SGD(own, lr=rate, momentum=0.9, fused=True))
+        optimizers.append(torch.optim.SGD(own, lr=rate, momentum=0.9, weight_decay=built.own_decay, fused=True))
     optim = recipe.optim
 
     def learning_rate(step: Tensor) -> Tensor:
