@@ -9,6 +9,7 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from runs import (
     COMMAND,
@@ -22,7 +23,9 @@ from runs import (
 )
 
 from instant.algorithms import METHODS
+from instant.choose import prepare
 from instant.cli import main
+from instant.engine.build import source_for, split_for
 from instant.engine.fit import Interrupted, fit
 from instant.errors import InputError
 from instant.run import CHECKPOINT, Run
@@ -143,6 +146,29 @@ def test_a_killed_process_resumes_to_the_same_bytes(method: str, tmp_path: Path)
     assert main([*COMMAND[3:], *words, "--out", str(straight)]) == 0
     assert main(["train", "--resume", str(killed)]) == 0
     assert_same_run(killed, straight)
+
+
+def test_a_run_goes_on_on_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its folder and its data have other places there; the weights are those of a run that never moved."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    table = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    np.savez(here / "points.npz", X=table, y=np.where(np.arange(60) < 20, np.arange(60) % 2, -1))
+    settings = {"steps": "6", "batch": "4", "ratio": "2", "log_every": "2", "checkpoint_every": "2", "device": "cpu"}
+    recipe = prepare(here / "points.npz", None, settings, []).recipe
+    split = split_for(recipe, source_for(recipe))
+    straight = Run(tmp_path / "straight")
+    fit(recipe, split, run=straight)
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=Run(here / "run"), callbacks=[StopAt(3)])
+    here.rename(there)
+    moved = Run(there / "run")
+    assert main(["train", "--resume", str(moved)]) == 2
+    assert main(["train", "--resume", str(moved), "steps=9"]) == 2
+    assert "--resume takes steps from the run folder; only data, device, memory may be given" in capsys.readouterr().err
+    assert main(["train", "--resume", str(moved), f"data={there / 'points.npz'}", "device=cpu"]) == 0
+    assert moved.recipe().data == str(there / "points.npz")
+    assert (moved.path / "model.safetensors").read_bytes() == (straight.path / "model.safetensors").read_bytes()
 
 
 def test_ctrl_c_saves_a_checkpoint_and_says_how_to_resume(tmp_path: Path) -> None:

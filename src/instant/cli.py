@@ -63,7 +63,9 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="run folder (default: runs/SOURCE-LABELS-METHOD-SEED)")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace what the run folder holds")] = False,
-    resume: Annotated[Path | None, typer.Option(help="go on with this run folder")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="go on with this run folder; on another machine add data=FOLDER")
+    ] = None,
     baseline: Annotated[bool, typer.Option("--baseline", help="also train on the labels alone, to compare")] = False,
 ) -> None:
     """Train a method on a source: instant train cifar10 labels=40 method=freematch optim.lr=0.01.
@@ -83,10 +85,11 @@ def train(
     problems: list[Flaw] = []
     data = None
     if resume is not None:
-        if source is not None or settings or labels is not None or out is not None or force:
+        given = _settings([word for word in (source, *(settings or [])) if word is not None and "=" in word])
+        if (source is not None and "=" not in source) or out is not None or force:
             raise InputError("--resume takes everything from the run folder; give it alone.")
         run = Run(resume)
-        recipe = run.recipe()
+        recipe = run.moved(given, labels)
         if run.finished:
             raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run}")
     elif source is None:
@@ -114,11 +117,8 @@ def train(
     if data is None:
         data = source_for(recipe)
     split = split_for(recipe, data)
-    if resume is not None and (before := run.split_record().get("hash")) != split.hash:
-        raise InputError(
-            f"the data of {run} has changed: its split had the hash {before}, now it is {split.hash}; "
-            "put the same files back, or train again."
-        )
+    if resume is not None:
+        run.go_on(recipe, split)
     with ProgressBar(recipe.method, console) as bar:
         watch = Watch(bar.note)
         watching = [Announcement(run, console), bar, watch]

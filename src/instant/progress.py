@@ -42,7 +42,8 @@ class Announcement(Callback):
 
     def start(self, recipe: Recipe, split: Split, step: int) -> None:
         budget = split.budget
-        words = f"{split.source}: {len(split.pool)} unlabelled images, {budget['training']} labelled"
+        things = "images" if split.train.is_images else "samples"
+        words = f"{split.source}: {len(split.pool)} unlabelled {things}, {budget['training']} labelled"
         if recipe.labels not in (None, budget["training"]):
             words += f" (all: {recipe.method} takes every label, not labels={recipe.labels})"
         if budget["validation"]:

@@ -14,6 +14,7 @@ problems.csv               files and labels of the user's own that could not be 
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
 import json
@@ -45,6 +46,9 @@ FILES = (
 )  # fmt: skip
 
 
+ELSEWHERE = ("data", "device", "memory")  # settings that another machine may need otherwise
+
+
 class Run:
     """One run folder, new or existing."""
 
@@ -66,8 +70,29 @@ class Run:
         except OSError as error:
             raise self._unwritable(error) from error
         self._write("split.json", split.record())
-        header = {"format": FORMAT, "instant": instant.__version__}
-        self._write("recipe.json", {**header, "recipe": recipe.to_json()})
+        self._write_recipe(recipe)
+
+    def moved(self, settings: dict[str, str], labels: Path | None = None) -> Recipe:
+        """The recipe with the settings that depend on the machine replaced: where the data is, on what it runs."""
+        fixed = [key for key in settings if key not in ELSEWHERE]
+        if fixed:
+            raise InputError(
+                f"--resume takes {fixed[0]} from the run folder; only {', '.join(ELSEWHERE)} may be given anew, for "
+                "a run that goes on on another machine."
+            )
+        recipe = self.recipe().override(settings)
+        return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels))
+
+    def go_on(self, recipe: Recipe, split: Split) -> None:
+        """Before resuming: the data must be those of the run; where they are now is kept."""
+        before = self.split_record().get("hash")
+        if before != split.hash:
+            raise InputError(
+                f"the data of {self} has changed: its split had the hash {before}, now it is {split.hash}; "
+                "put the same files back, or train again."
+            )
+        if recipe != self.recipe():
+            self._write_recipe(recipe)
 
     def require_free(self, *, force: bool = False) -> None:
         """Refuse a folder that holds a run, or files that a run would replace, unless with `force`."""
@@ -273,6 +298,10 @@ class Run:
         return self._read_formatted("audit.json") if os.path.exists(self.path / "audit.json") else None
 
     # -- json ---------------------------------------------------------------------------------------------------------
+
+    def _write_recipe(self, recipe: Recipe) -> None:
+        header = {"format": FORMAT, "instant": instant.__version__}
+        self._write("recipe.json", {**header, "recipe": recipe.to_json()})
 
     def _write(self, name: str, value: Any) -> None:
         try:
