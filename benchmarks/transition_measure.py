@@ -27,6 +27,7 @@ class Job(NamedTuple):
         """What names the job's row."""
         extra = [f"confident {self.confident:g}"] if self.confident else []
         extra += [value for name, value in self.options if name == "trained_on"]
+        extra += [f"decay {value}" for name, value in self.options if name == "decay"]
         extra += [f"{name[7:]} {value}" for name, value in self.options if name.startswith("method.")]
         name = ", ".join([self.transition, *extra])
         return dict(zip(KEY, (self.problem, str(self.labels), str(self.seed), name)))
@@ -115,7 +116,8 @@ def measure_synthetic(job: Job) -> Row:
         by_labels = ("trained_on", "unlabelled") not in job.options
         use = Transitions(build_transition(job.transition, problem), labelled=by_labels, confident=job.confident)
         own = list(use.parameters())
-        optimizer = torch.optim.SGD(own, lr=0.01, momentum=0.9) if own else None
+        decay = float(dict(job.options).get("decay", 0))
+        optimizer = torch.optim.SGD(own, lr=0.01, momentum=0.9, weight_decay=decay) if own else None
         for step in range(STEPS):
             one = part(labelled, torch.randint(len(labelled.y), (PAIRS,)))
             many = part(pool, torch.randint(POOL, (ROWS,)))

@@ -20,6 +20,7 @@ VARIANTS = {name: (name, {}) for name in METHODS} | {
     "instant, volmin": ("instant", {"transition": "volmin"}),
     "instant, dual_t": ("instant", {"transition": "dual_t"}),
     "instant, anchor": ("instant", {"transition": "anchor"}),
+    "instant, T = I": ("instant", {"transition": "identity"}),
 }
 
 

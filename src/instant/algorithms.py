@@ -194,7 +194,7 @@ def instant(
     warmup: int = 0,
     weight: float = 1.0,
     transition_lr: float = 0.01,
-    transition_decay: float = 0.0,
+    transition_decay: float | None = None,
     confident: float = 0.0,
     confident_from: float = 0.0,
 ) -> Match:
@@ -202,7 +202,7 @@ def instant(
 
     base           beta, the share of the mean confidence that makes kappa_t
     transition     estimator of T(x): "head" on the classifier's detached features, "network" of its own, "parts";
-                   of one T for all samples: "matrix", "volmin", "dual_t", "anchor" (docs/transition.md)
+                   of one T for all samples: "matrix", "volmin", "dual_t", "anchor", "identity" (docs/transition.md)
     relative       False: a fixed base instead of kappa_t (ablations I and III)
     align          False: no distribution alignment (ablations I and II)
     align_target   "uniform", or "labelled": the running mean of labelled predictions (release)
@@ -214,7 +214,7 @@ def instant(
     warmup         steps with threshold kappa_t and the plain loss: 0, or 10,240 (release)
     weight         lambda: 1, or 2 (what the release's second backward pass amounts to)
     transition_lr  learning rate of the estimator (SGD, momentum 0.9)
-    transition_decay  its weight decay: what the data do not say, T forgets, and goes back to near the identity
+    transition_decay  its weight decay; none: what suits the estimator, 0.1 for "head" and 0 for the others
     confident      share of the unlabelled rows that T is fitted on too: those furthest above their threshold
     confident_from share of the run after which they are
 
@@ -246,7 +246,7 @@ def instant(
         ),
         weight=weight,
         own_lr=transition_lr,
-        own_decay=transition_decay,
+        own_decay=estimator.decay if transition_decay is None else transition_decay,
     )
 
 

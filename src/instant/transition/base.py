@@ -27,8 +27,11 @@ class Transition(nn.Module):
     (rows, K, K), or (K, K) when the estimate does not depend on x. It is all that an estimator with parameters
     must write: they are trained by `loss`. One with running statistics reads its buffers in `forward` and returns
     their next values from `observe`; the engine commits them after the backward pass, so a step works with the T of
-    the steps before it.
+    the steps before it. `decay` is the weight decay of its parameters where the method's options name none: right where
+    zero means near the identity, so that what no data speaks of any more is forgotten.
     """
+
+    decay: float = 0.0
 
     def forward(self, features: Tensor, x: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} must define forward(features, x)")

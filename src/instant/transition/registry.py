@@ -7,6 +7,7 @@ from instant.transition.anchor import AnchorPoints
 from instant.transition.base import Transition
 from instant.transition.dual_t import DualT
 from instant.transition.head import TransitionHead
+from instant.transition.identity import Identity
 from instant.transition.matrix import TransitionMatrix
 from instant.transition.network import TransitionNetwork
 from instant.transition.parts import PartDependent
@@ -28,6 +29,7 @@ TRANSITIONS = {
     "volmin": lambda p: VolumeMinimal(p.classes),
     "dual_t": lambda p: DualT(p.classes),
     "anchor": lambda p: AnchorPoints(p.classes),
+    "identity": lambda p: Identity(p.classes),
 }
 
 
