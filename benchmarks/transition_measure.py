@@ -42,6 +42,7 @@ def synthetic_jobs(seeds: Iterable[int]) -> list[Job]:
     kinds: list[tuple[str, str, float, tuple]] = [("vectors", name, 0.0, ()) for name in references]
     kinds += [("vectors", name, share, ()) for name in trained for share in (0.0, 0.5, 1.0)]
     kinds += [("images", "network", share, ()) for share in (0.0, 1.0)]
+    kinds += [("vectors", "head", 0.0, (("decay", "0"),))]
     kinds += [("vectors", "volmin", 0.0, (("trained_on", "unlabelled"),))]
     kinds += [("vectors", name, 0.0, ()) for name in ("dual_t", "anchor")]
     return [
@@ -116,7 +117,7 @@ def measure_synthetic(job: Job) -> Row:
         by_labels = ("trained_on", "unlabelled") not in job.options
         use = Transitions(build_transition(job.transition, problem), labelled=by_labels, confident=job.confident)
         own = list(use.parameters())
-        decay = float(dict(job.options).get("decay", 0))
+        decay = float(dict(job.options).get("decay", use.estimator.decay))
         optimizer = torch.optim.SGD(own, lr=0.01, momentum=0.9, weight_decay=decay) if own else None
         for step in range(STEPS):
             one = part(labelled, torch.randint(len(labelled.y), (PAIRS,)))
