@@ -1,0 +1,153 @@
+"""CIFAR-10 with forty labels: trains the runs of a comparison one after another, gathers their curves, draws them.
+
+    python benchmarks/cifar10_40.py train --data FOLDER --runs RUNS --minutes 9    # again and again, until all are done
+    python benchmarks/cifar10_40.py gather --runs RUNS                             # benchmarks/cifar10_40.csv
+    python benchmarks/cifar10_40.py draw docs/cifar10.png                          # from that file
+
+Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
+to another machine. Every run has the same labels, schedule and network; only the method differs. A row of the csv is
+an evaluation on the test images, which decide nothing: the last one counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+SCHEDULE = {"steps": "100000", "optim.lr": "0.1", "optim.cycles": "0.5", "log_every": "500", "evaluate_every": "2500"}
+METHODS = {  # what is compared: a name, and the settings it stands for
+    "instant": ("method=instant",),
+    "adamatch": ("method=adamatch",),
+    "identity": ("method=instant", "method.transition=identity"),
+    "fixmatch": ("method=fixmatch",),
+    "freematch": ("method=freematch",),
+    "released": ("method=instant_released",),
+}
+PANELS = {
+    "accuracy": "test accuracy",
+    "utilisation": "pseudo-labels used",
+    "pseudo_label_accuracy": "of these, right",
+    "threshold": "mean threshold",
+}
+COLUMNS = ["name", "seed", "step", *PANELS, "transition_diagonal", "seconds", "hardware", "torch", "command"]
+
+
+class Job(NamedTuple):
+    name: str
+    seed: int
+
+    def folder(self, runs: Path) -> Path:
+        return runs / f"{self.name}-{self.seed}"
+
+
+JOBS = [Job(name, 0) for name in METHODS] + [Job(name, seed) for seed in (1, 2) for name in ("instant", "adamatch")]
+
+
+def words(job: Job, data: str, settings: list[str]) -> list[str]:
+    schedule = SCHEDULE | dict(word.split("=", 1) for word in settings)
+    rest = [f"{key}={value}" for key, value in schedule.items()]
+    return ["train", "cifar10", f"data={data}", "labels=40", f"seed={job.seed}", *METHODS[job.name], *rest]
+
+
+def train(options: argparse.Namespace) -> None:
+    """The first unfinished jobs, each in a process of its own, until the time is over."""
+    until = time.monotonic() + 60 * options.minutes
+    for job in JOBS:
+        folder = job.folder(options.runs)
+        if (folder / "summary.json").exists() or (options.only and job.name not in options.only):
+            continue
+        if (folder / "recipe.json").exists():
+            command = ["train", "--resume", str(folder), f"data={options.data}"]
+        else:
+            command = [*words(job, options.data, options.settings), "--out", str(folder)]
+        print(f"{job.name} {job.seed}: instant {' '.join(command)}", flush=True)
+        process = subprocess.Popen([sys.executable, "-m", "instant", *command])
+        try:
+            process.wait(until - time.monotonic())
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # it saves a checkpoint
+            process.wait()
+            print("the time is over", flush=True)
+            return
+        if process.returncode:
+            raise SystemExit(process.returncode)
+
+
+def gather(options: argparse.Namespace) -> None:
+    """The evaluations of all runs, finished or not."""
+    from instant.run import Run
+
+    rows: list[dict[str, Any]] = []
+    for job in JOBS:
+        run = Run(job.folder(options.runs))
+        if not run.exists:
+            continue
+        known = run.summary() if run.finished else {}
+        command = " ".join(["instant", *words(job, "FOLDER", options.settings)])
+        shared = {"hardware": known.get("device"), "torch": known.get("versions", {}).get("torch"), "command": command}
+        rows += [
+            {"name": job.name, "seed": job.seed, **record, **shared} for record in run.history() if "accuracy" in record
+        ]
+    with open(options.csv, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    for job in JOBS:
+        mine = [row for row in rows if (row["name"], row["seed"]) == job]
+        if mine:
+            print(f"{job.name:10} {job.seed}  step {mine[-1]['step']:6}  {100 * mine[-1]['accuracy']:.2f} %")
+
+
+def draw(options: argparse.Namespace) -> None:
+    """The curves of the paper's figure 3: a colour a method, thin lines for further seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with open(options.csv, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    colours = dict(zip(METHODS, ("#c0392b", "#2980b9", "#e67e22", "#7f8c8d", "#27ae60", "#8e44ad")))
+    figure, axes = plt.subplots(1, len(PANELS), figsize=(13, 3.4), layout="constrained")
+    for axis, (column, title) in zip(axes, PANELS.items()):
+        for job in JOBS:
+            mine = [row for row in rows if row["name"] == job.name and int(row["seed"]) == job.seed and row[column]]
+            steps, values = [int(row["step"]) / 1000 for row in mine], [float(row[column]) for row in mine]
+            label = job.name if job.seed == 0 and mine else None
+            axis.plot(steps, values, color=colours[job.name], linewidth=1.6 if job.seed == 0 else 0.7, label=label)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("thousand steps", fontsize=9)
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS), fontsize=9)
+    figure.savefig(options.figure, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--csv", type=Path, default=HERE / "cifar10_40.csv")
+    actions = parser.add_subparsers(required=True)
+    for action in (train, gather):
+        sub = actions.add_parser(action.__name__)
+        sub.set_defaults(action=action)
+        sub.add_argument("settings", nargs="*", help="key=value, for all runs")
+        sub.add_argument("--runs", type=Path, required=True)
+        if action is train:
+            sub.add_argument("--data", required=True)
+            sub.add_argument("--minutes", type=float, default=1e6)
+            sub.add_argument("--only", nargs="+", choices=METHODS)
+    sub = actions.add_parser("draw")
+    sub.set_defaults(action=draw)
+    sub.add_argument("figure", type=Path)
+    options = parser.parse_args()
+    options.action(options)
+
+
+if __name__ == "__main__":
+    main()
