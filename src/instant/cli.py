@@ -236,7 +236,10 @@ def evaluate(
 def label(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
     out: Annotated[Path, typer.Option(help="file to write: .parquet, .csv, or .json for Label Studio")],
-    path: Annotated[Path | None, typer.Argument(help=".npy or .npz of samples; none: the run's own pool")] = None,
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="folder of images, table of paths, .npy or .npz; none: the run's own pool"),
+    ] = None,
     form: Annotated[str | None, typer.Option("--format", help="parquet, csv, label-studio; none: by suffix")] = None,
     method: Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
@@ -247,6 +250,7 @@ def label(
     from instant.engine.build import source_for, split_for
     from instant.labelling.formats import choose_format
     from instant.labelling.stream import label as write_labels
+    from instant.labelling.stream import problems_of
     from instant.run import Run
 
     run = Run(folder)
@@ -256,8 +260,14 @@ def label(
         recipe = dataclasses.replace(recipe, method=method)
     err = Console(stderr=True)
     columns = (TextColumn("labelling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=None)
+    bar = Progress(*columns, console=err, disable=not err.is_terminal)
+    task = bar.add_task("", total=None)
+
+    def show(rows: int, total: int) -> None:
+        bar.start()  # not before: decoding has a bar of its own
+        bar.update(task, completed=rows, total=total)
+
+    try:
         done = write_labels(
             run,
             out,
@@ -266,8 +276,12 @@ def label(
             form=chosen,
             force=force,
             method=method,
-            report=lambda rows, total: bar.update(task, completed=rows, total=total),
+            report=show,
         )
+    finally:
+        bar.stop()
+    if done.problems:
+        _print_problems(problems_of(out), done.problems)
     again = f" ({done.resumed:,} from an earlier call)" if done.resumed else ""
     typer.echo(f"{out}: {done.samples:,} samples{again}, {done.accepted:,} accepted")
 
