@@ -53,7 +53,8 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
         if wanted.side is not None:
             side, reason = wanted.side, "as given"
         colours = "all images are grey: one channel" if seen.grey else "three channels"
-        sides.append(Choice("side", str(side), f"{reason}; the middle square of each; {colours}"))
+        whole = seen.equal and side == seen.median
+        sides.append(Choice("side", str(side), f"{reason}; {'' if whole else 'the middle square of each; '}{colours}"))
         return side
 
     source = read_own(path, label_file, side_for, problems)

@@ -188,15 +188,20 @@ def _print_summary(summary: dict[str, Any], run: object) -> None:
     def percent(value: float | None) -> str:
         return "not known" if value is None else f"{100 * value:.2f} %"
 
-    held = summary["validation_accuracy"]
+    measured = []
+    if summary["accuracy_last"] is not None:
+        measured += [
+            (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
+            ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
+            ("  best over evaluations", percent(summary["accuracy_best"])),
+        ]
+    if summary["validation_accuracy"] is not None:
+        measured.append(("validation accuracy, last", percent(summary["validation_accuracy"])))
     table = Table(show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     for name, value in (
-        (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
-        ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
-        ("  best over evaluations", percent(summary["accuracy_best"])),
-        *([("validation accuracy, last", percent(held))] if held is not None else []),
+        *(measured or [("accuracy", "not known: no labels are held out")]),
         ("unlabelled data used", percent(summary["utilisation"])),
         ("pseudo-labels right", percent(summary["pseudo_label_accuracy"])),
         ("labels spent", str(summary["label_budget"]["total"])),
