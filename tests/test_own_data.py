@@ -62,7 +62,7 @@ def test_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert [label for _, label in rows] == ["T-shirt/top"] * 4 + ["Bag"] * 4
     assert all(NAMES[int(name[:5]) % 2] == label for name, label in rows)
     words = ["clothes/photos", "--labels", "clothes/labels.csv", "--out", "run", "--baseline"]
-    settings = ["steps=40", "batch=4", "ratio=2", "device=cpu", "method.base=0.5", "ema=0.5"]
+    settings = ["steps=30", "batch=4", "ratio=2", "device=cpu", "method.base=0.5", "ema=0.5"]
     assert main(["train", *words, *settings]) == 0
     assert main(["certify", "run", "--draw", "3", "--out", "todo.csv"]) == 0
     clothes.check(Path("clothes"), Path("todo.csv"))
@@ -75,5 +75,5 @@ def test_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     simple, supervised, semi = capsys.readouterr().out.splitlines()
     assert simple == "logistic regression on pixels    100.00 % of 20 new images"
     right = 100 * (instant.load("run").predict(source().test.samples) == np.array(NAMES * 10)).mean()
-    assert semi == f"InstanT (run){right:25.2f} % of 20 new images"
+    assert semi.split()[:3] == ["InstanT", "(run)", f"{right:.2f}"]
     assert supervised.startswith("supervised (run/baseline)")
