@@ -92,7 +92,7 @@ class Meter(nn.Module):
             record["utilisation"] = float(weight / rows)
             record["threshold"] = float(asked.sum() / rows)
             record["threshold_quantiles"] = quantiles(histogram)
-            record["threshold_by_class"] = [round(t / n, 4) if n else None for n, t in zip(called, asked)]
+            record["threshold_by_class"] = [round(float(t / n), 4) if n else None for n, t in zip(called, asked)]
             record["confidence"] = float(confidence / rows)
             if self.knows_truth and known > 0:
                 record["pseudo_label_accuracy"] = float(right / known)
