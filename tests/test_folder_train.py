@@ -178,7 +178,7 @@ def test_what_is_chosen() -> None:
     assert choose(few, method="instant", gpu=True)[0].backbone == "wrn_28_2"
     many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
     recipe, _ = choose(many, method="fixmatch", gpu=False)
-    assert (recipe.steps, recipe.batch, recipe.validation) == (2000, 32, 0)
+    assert (recipe.steps, recipe.batch, recipe.validation) == (1000, 32, 0)
 
 
 @pytest.mark.parametrize(("setting", "expected"), [("none", True), ("false", False), ("true", True)])

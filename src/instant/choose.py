@@ -14,6 +14,7 @@ from instant.data.folder.read import OWN, read_own
 from instant.data.folder.survey import Survey
 from instant.data.source import Source
 from instant.engine.device import choose_device
+from instant.engine.optim import Optim
 from instant.errors import InputError
 from instant.recipes import classic, small
 
@@ -106,8 +107,10 @@ def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tu
         why = f"images, and {where}"
     if base is classic:
         changes |= {"steps": 20_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
-    else:
-        changes["steps"] = 600 if samples < 2000 or net == "mlp" else 2000
+    elif net == "mlp" or samples < 2000:
+        changes["steps"] = 600
+    else:  # docs/own-data.md measures these
+        changes |= {"steps": 1000, "optim": Optim(lr=0.05, cycles=0.5), "ema": 0.99}
     if base is small and source.train.is_images and source.train.shape[1] > 40:
         changes["batch"] = 16
     held = 0 if fewer or labels.min() < ENOUGH else int(labels.min()) // 5
@@ -129,7 +132,8 @@ def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tu
             else f"none: below {ENOUGH} labels a class all are better trained on; accuracy is not measured",
         ),
         Choice("backbone", net, why),
-        Choice("steps", f"{recipe.steps:,}", f"{samples:,} samples, and {where}"),
+        Choice("steps", f"{recipe.steps:,}", f"{samples:,} samples, and {where}; more may help, and takes longer"),
+        Choice("optim.lr", f"{recipe.optim.lr:g}", f"goes with {net} and so many steps"),
         Choice("batch", f"{recipe.batch}, and {recipe.ratio} x unlabelled", size),
     ]
     if source.train.is_images:
