@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from folders import photos, plain
 
-from instant.choose import choose, choose_side
+from instant.choose import choose, choose_side, prepare
 from instant.cli import main
 from instant.data.folder.survey import Survey
 from instant.data.sources import arrays
@@ -178,7 +178,18 @@ def test_what_is_chosen() -> None:
     assert choose(few, method="instant", gpu=True)[0].backbone == "wrn_28_2"
     many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
     recipe, _ = choose(many, method="fixmatch", gpu=False)
-    assert (recipe.steps, recipe.batch, recipe.validation) == (1000, 32, 0)
+    assert (recipe.steps, recipe.batch, recipe.validation) == (1500, 32, 0)
+    assert recipe.backbone_options == {"width": 16}
+
+
+def test_options_go_with_the_network_they_were_chosen_for() -> None:
+    np.savez("x.npz", x=np.zeros((2000, 8, 8), np.uint8), y=np.where(np.arange(2000) < 8, np.arange(2000) % 2, -1))
+    chosen = prepare(Path("x.npz"), None, {"device": "cpu"}, [])
+    assert (chosen.recipe.backbone, chosen.recipe.backbone_options) == ("small_cnn", {"width": 16})
+    assert "backbone.width" in [choice.setting for choice in chosen.choices]
+    given = prepare(Path("x.npz"), None, {"device": "cpu", "backbone": "wrn_28_2"}, [])
+    assert (given.recipe.backbone, given.recipe.backbone_options) == ("wrn_28_2", {})
+    assert "backbone.width" not in [choice.setting for choice in given.choices]
 
 
 @pytest.mark.parametrize(("setting", "expected"), [("none", True), ("false", False), ("true", True)])
