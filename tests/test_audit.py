@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -54,6 +55,12 @@ def fill(run: Run, path: Path, *, wrong: int = 0) -> Path:
     labels = ["?"] * wrong + audit.predicted[wrong:]
     write_sheet(path, audit.drawn, dict(zip(audit.drawn, labels)))
     return path
+
+
+def test_files_are_drawn_by_their_names(run: Run, split: Split) -> None:
+    files = tuple(f"{i}.png" for i in range(len(split.train)))
+    by_number = draw_sample(run, split, 5).drawn
+    assert draw_sample(run, dataclasses.replace(split, files=files), 5).drawn == [f"{i}.png" for i in by_number]
 
 
 def test_the_sample_is_of_accepted_samples_nobody_labelled(run: Run, split: Split) -> None:

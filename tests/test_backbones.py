@@ -173,6 +173,16 @@ def test_vit_equals_its_equations() -> None:
     torch.testing.assert_close(output.logits.double(), linear("head", features), rtol=1e-4, atol=1e-5)
 
 
+def test_small_cnn_is_as_wide_as_asked() -> None:
+    """8, 16 and 32 channels, two convolutions of 3 x 3 each."""
+    model = build("small_cnn", shape=(1, 8, 8), classes=3, width=8)
+    convolutions = [p.numel() for p in model.parameters() if p.ndim == 4]
+    assert convolutions == [9 * n for n in (8, 8 * 8, 8 * 16, 16 * 16, 16 * 32, 32 * 32)]
+    assert model.num_features == 32
+    with pytest.raises(InputError, match="width must be at least 1, got 0"):
+        build("small_cnn", shape=(1, 8, 8), classes=3, width=0)
+
+
 @pytest.mark.parametrize(("side", "last"), [(4, 4), (8, 4), (28, 7), (32, 8)])
 def test_small_cnn_pools_by_image_size(side: int, last: int) -> None:
     model = build("small_cnn", shape=(1, side, side), classes=3)

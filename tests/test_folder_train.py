@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from folders import photos, plain
 
-from instant.choose import choose, choose_side
+from instant.choose import choose, choose_side, prepare
 from instant.cli import main
 from instant.data.folder.survey import Survey
 from instant.data.sources import arrays
@@ -52,6 +52,8 @@ def test_a_folder_is_trained_on_and_found_again(capsys: Capture) -> None:
     assert "2 files or labels with a problem, listed in run/problems.csv" in out
     assert "the median image is 13 wide or high" in out
     assert "pseudo-labels right" in out
+    assert "not known: no labels are held out" in out
+    assert "test accuracy" not in out
     assert problems("run").keys() == {"bad.jpg", "gone.png"}
     recipe, run = Run("run").recipe(), Run("run")
     assert (recipe.source, recipe.data, recipe.label_file) == (
@@ -66,7 +68,7 @@ def test_a_folder_is_trained_on_and_found_again(capsys: Capture) -> None:
     # the only labels there are were trained on, so nothing says how many others are right
     assert run.summary()["pseudo_label_accuracy"] is None
     assert "held no labels out for validation" in refused(["evaluate", "run"], capsys)
-    assert main(["certify", "run", "--draw", "2", "--out", "todo.csv"]) in (0, 2)  # 2: nothing was accepted
+    assert "there is nothing to certify" in refused(["certify", "run", "--draw", "2", "--out", "todo.csv"], capsys)
     assert main(["label", "run", "--out", "found.csv"]) == 0
     ids = [line.split(",")[0].strip('"') for line in Path("found.csv").read_text().splitlines()[1:]]
     assert ids == sorted(p.name for p in Path("photos").glob("*.png"))
@@ -176,7 +178,18 @@ def test_what_is_chosen() -> None:
     assert choose(few, method="instant", gpu=True)[0].backbone == "wrn_28_2"
     many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
     recipe, _ = choose(many, method="fixmatch", gpu=False)
-    assert (recipe.steps, recipe.batch, recipe.validation) == (2000, 32, 0)
+    assert (recipe.steps, recipe.batch, recipe.validation) == (1500, 32, 0)
+    assert recipe.backbone_options == {"width": 16}
+
+
+def test_options_go_with_the_network_they_were_chosen_for() -> None:
+    np.savez("x.npz", x=np.zeros((2000, 8, 8), np.uint8), y=np.where(np.arange(2000) < 8, np.arange(2000) % 2, -1))
+    chosen = prepare(Path("x.npz"), None, {"device": "cpu"}, [])
+    assert (chosen.recipe.backbone, chosen.recipe.backbone_options) == ("small_cnn", {"width": 16})
+    assert "backbone.width" in [choice.setting for choice in chosen.choices]
+    given = prepare(Path("x.npz"), None, {"device": "cpu", "backbone": "wrn_28_2"}, [])
+    assert (given.recipe.backbone, given.recipe.backbone_options) == ("wrn_28_2", {})
+    assert "backbone.width" not in [choice.setting for choice in given.choices]
 
 
 @pytest.mark.parametrize(("setting", "expected"), [("none", True), ("false", False), ("true", True)])

@@ -47,7 +47,7 @@ def test_the_pool_and_its_past(trained: tuple[Run, Split], tmp_path: Path) -> No
     out = tmp_path / "new folder" / "labels.parquet"
     done = label(run, out, pool=lambda: split)
     table, found, past = pd.read_parquet(out), decide(run, split), run.sample_history()
-    assert done == (120, int(found.accepted.sum()), 0)
+    assert done == (120, int(found.accepted.sum()), 0, 0)
     assert 0 < done.accepted < 120
     assert table["id"].tolist() == [str(i) for i in split.pool]
     assert table["label"].tolist() == [split.classes[k] for k in found.label]
@@ -174,12 +174,12 @@ def test_images_in_every_layout(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=images, y=np.arange(5))
     layouts = [(images, (3, 4, 6)), (images.transpose(0, 2, 3, 1), (3, 4, 6)), (images / np.float64(255), (3, 4, 6))]
     for values, shape in layouts:
-        found = open_samples(saved(tmp_path / "x.npy", values), shape).store
+        found = open_samples(saved(tmp_path / "x.npy", values), shape, []).store
         assert np.array_equal(found.samples, images)
-    assert np.array_equal(open_samples(tmp_path / "x.npz", (3, 4, 6)).store.samples, images)
-    grey = open_samples(saved(tmp_path / "x.npy", images[:, 0]), (1, 4, 6)).store
+    assert np.array_equal(open_samples(tmp_path / "x.npz", (3, 4, 6), []).store.samples, images)
+    grey = open_samples(saved(tmp_path / "x.npy", images[:, 0]), (1, 4, 6), []).store
     assert np.array_equal(grey.samples, images[:, :1])
-    mapped = open_samples(saved(tmp_path / "x.npy", images.transpose(0, 2, 3, 1)), (3, 4, 6)).store.samples
+    mapped = open_samples(saved(tmp_path / "x.npy", images.transpose(0, 2, 3, 1)), (3, 4, 6), []).store.samples
     while not isinstance(mapped, np.memmap):  # a view of the file, however it is turned
         mapped = mapped.base
         assert mapped is not None
@@ -191,6 +191,8 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY nothing")
     np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
     np.savez(tmp_path / "two.npz", a=np.zeros(3), b=np.zeros(3))
+    tarred = tmp_path / "x.tar"
+    tarred.touch()
     for path, sentence in {
         saved(tmp_path / "wide.npy", np.zeros((3, 9), np.float32)): r"expected vectors of shape \(5,\).*got \(9,\)",
         saved(tmp_path / "nan.npy", np.full((3, 5), np.nan, np.float32)): "row 0, column 0 is nan",
@@ -198,8 +200,8 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         tmp_path / "broken.npy": "cannot be read",
         tmp_path / "objects.npy": "cannot be read",
         tmp_path / "two.npz": "one called x, got a, b",
-        tmp_path / "missing.npy": "cannot be read",
-        tmp_path / "x.tar": "expected a .npy or .npz",
+        tmp_path / "missing.npy": "is not there",
+        tarred: "expected a folder of images",
     }.items():
         with pytest.raises(InputError, match=sentence):
             label(run, out, path=path)

@@ -18,10 +18,10 @@ from instant.cli import main
 from instant.engine.fit import fit
 from instant.errors import InputError
 from instant.report.baseline import find_baseline, train_baseline
-from instant.report.charts import Series, heat_map, line_chart, pair_bars
+from instant.report.charts import Series, heat_map, line_chart, pair_bars, strips
 from instant.report.facts import Facts, collect, compare, transition_of
 from instant.report.gallery import gallery
-from instant.report.page import percent, render, write_report
+from instant.report.page import class_thresholds, percent, render, write_report
 from instant.report.warnings import Warn
 from instant.run import Run
 
@@ -133,7 +133,7 @@ def test_without_test_labels_validation_counts_and_without_both_nothing(facts: F
     nothing = {**facts.summary, "accuracy_last": None, "validation_accuracy": None}
     page = Page(render(dataclasses.replace(facts, accuracy=compare(nothing, None))))
     assert "There are no test or validation labels, so accuracy is not known." in page.text["verdict"]
-    assert page.text["value"] == "not known"
+    assert (page.text["value"], page.text["baseline"]) == ("not known", "not known")
     held = compare(nothing | {"validation_accuracy": 0.75}, {"accuracy_last": 0.9, "validation_accuracy": 0.5})
     assert (held.value, held.baseline, held.measured_on) == (0.75, 0.5, "validation samples")
 
@@ -164,6 +164,9 @@ def test_the_gallery(hostile: Facts) -> None:
     worst = sorted(above[i] for i in free if not accepted[i])[:12]
     assert [above[i] for i in chosen(refused)] == worst
     assert all(p.reason.startswith("refused: ") and p.image.startswith("data:image/png") for p in refused.pictures)
+    files = tuple(f"cats/{i}.png" for i in range(len(split.train)))
+    named = gallery(table, dataclasses.replace(split, files=files))[0]
+    assert [picture.name for picture in named.pictures] == [f"cats/{i}.png" for i in chosen(surest)]
 
 
 def test_the_mean_of_t(tmp_path: Path) -> None:
@@ -292,3 +295,26 @@ def test_bars_and_cells_by_hand() -> None:
     large = heat_map("t", [str(k) for k in range(100)], np.eye(100))
     assert large.count("<rect") == 1
     assert len(large) < 20_000
+
+
+def test_strips_by_hand() -> None:
+    """From 0.8 to 1 the faintest is 0.08 and the darkest 1; 0.9 is (0.08 + 1) / 2; what is not known is not drawn."""
+    text = strips("t", ["a", "b"], np.array([[0.8, 0.9], [1.0, np.nan]]), steps=100)
+    assert re.findall(r'fill-opacity="([\d.]+)"', text) == ["0.080", "0.540", "1.000"]
+    assert "a, about step 100: 0.900" in text
+    assert re.findall(r'text-anchor="end">([\d.]+)</text>', text) == ["0.900", "1.000", "100"]
+    large = strips("t", [str(k) for k in range(100)], np.full((100, 30), 0.9), steps=100)
+    assert large.count("<rect") == 0
+    assert large.count("<image") == 1
+
+
+def test_thresholds_per_class_over_time(facts: Facts) -> None:
+    """Sixty records become thirty columns of the mean of two; a class that nobody was called is left out of it."""
+    rows = [[0.8, None if t % 2 else 1.0, None] for t in range(60)]
+    records = [{"step": t, "threshold_by_class": row} for t, row in enumerate(rows)]
+    three = dataclasses.replace(facts, records=records, classes=("a", "b", "c"))
+    chart = str(class_thresholds(three))
+    assert chart.count("<rect") == 2 * 30
+    assert re.findall(r'text-anchor="end">([\d.]+|none)</text>', chart)[:3] == ["0.800", "1.000", "none"]
+    assert class_thresholds(dataclasses.replace(facts, records=[{"step": 1}])) is None
+    assert "class-thresholds" in Page(render(facts)).text

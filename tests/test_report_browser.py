@@ -87,7 +87,13 @@ def test_many_classes(hostile: Facts, tmp_path: Path) -> None:
     """A hundred: the heat map is a picture, the rest grows downwards."""
     assert hostile.decisions is not None
     names = tuple(f"class number {k}" for k in range(100))
-    many = dataclasses.replace(hostile, classes=names, labelled=np.ones(100, int), transition=np.eye(100) * 0.9 + 0.001)
+    many = dataclasses.replace(
+        hostile,
+        classes=names,
+        labelled=np.ones(100, int),
+        transition=np.eye(100) * 0.9 + 0.001,
+        records=[record | {"threshold_by_class": [0.9, *[None] * 99]} for record in hostile.records],
+    )
     found = measure(tmp_path, render(many), PHONE)
     assert (found["outside"], found["clipped"]) == ([], [])
 

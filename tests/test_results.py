@@ -20,8 +20,10 @@ from instant.data.sources import arrays
 from instant.data.split import Oracle, make_split
 from instant.engine.evaluate import evaluate_run
 from instant.engine.fit import fit
+from instant.engine.metrics import Meter
 from instant.errors import InputError
 from instant.run import Run
+from instant.types import Decision, Output
 
 
 def test_the_summary_has_every_field(finished: Run) -> None:
@@ -51,11 +53,40 @@ def test_the_metrics_have_the_curves_of_figure_3(finished: Run) -> None:
     records = curves(finished)
     assert [record["step"] for record in records] == [5, 10, 15, 20, 24]
     for record in records:
-        assert {"loss", "utilisation", "threshold", "threshold_quantiles", "confidence"} <= record.keys()
+        assert {
+            "loss",
+            "utilisation",
+            "threshold",
+            "threshold_quantiles",
+            "threshold_by_class",
+            "confidence",
+        } <= record.keys()
         assert ("accuracy" in record) == (record["step"] in (10, 20, 24))
         # Known truth, so the share of right pseudo-labels is told wherever one was used
         assert ("pseudo_label_accuracy" in record) == (record["utilisation"] > 0)
     assert any("pseudo_label_accuracy" in record for record in records)
+
+
+def test_the_meter_by_hand() -> None:
+    """Two steps of three rows: class 0 is called at 0.5 and 0.7 and 0.6, class 2 at 0.9, 1 and 0.8, class 1 never."""
+    meter = Meter(Oracle(np.array([0, 2, 2])), classes=3)
+    zero = torch.tensor(0.0)
+    for label, threshold, weight in (
+        ([0, 2, 0], [0.5, 0.9, 0.7], [1.0, 0, 1]),
+        ([0, 2, 2], [0.6, 1.0, 0.8], [1, 0, 1]),
+    ):
+        seen = Decision(
+            torch.arange(3), torch.tensor(label), torch.ones(3), torch.tensor(threshold), torch.tensor(weight)
+        )
+        meter.add(Output(zero, {"loss_u": zero + 2}, {}, seen), zero.long())
+    record = meter.read()
+    assert record["threshold_by_class"] == [0.6, None, 0.9]
+    assert record["threshold"] == pytest.approx(4.5 / 6)
+    assert record["utilisation"] == pytest.approx(4 / 6)
+    assert record["confidence"] == 1
+    assert record["pseudo_label_accuracy"] == pytest.approx(3 / 4)  # of weight 4: rows 0, not 2, 0, 2
+    assert (record["loss"], record["loss_u"]) == (0, 2)
+    assert meter.read().keys() == {"loss", "loss_u"}  # it starts anew
 
 
 def test_evaluate_agrees_with_the_summary(finished: Run, capsys: pytest.CaptureFixture[str]) -> None:

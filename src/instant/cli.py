@@ -188,15 +188,20 @@ def _print_summary(summary: dict[str, Any], run: object) -> None:
     def percent(value: float | None) -> str:
         return "not known" if value is None else f"{100 * value:.2f} %"
 
-    held = summary["validation_accuracy"]
+    measured = []
+    if summary["accuracy_last"] is not None:
+        measured += [
+            (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
+            ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
+            ("  best over evaluations", percent(summary["accuracy_best"])),
+        ]
+    if summary["validation_accuracy"] is not None:
+        measured.append(("validation accuracy, last", percent(summary["validation_accuracy"])))
     table = Table(show_header=False)
     table.add_column()
     table.add_column(overflow="fold")
     for name, value in (
-        (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
-        ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
-        ("  best over evaluations", percent(summary["accuracy_best"])),
-        *([("validation accuracy, last", percent(held))] if held is not None else []),
+        *(measured or [("accuracy", "not known: no labels are held out")]),
         ("unlabelled data used", percent(summary["utilisation"])),
         ("pseudo-labels right", percent(summary["pseudo_label_accuracy"])),
         ("labels spent", str(summary["label_budget"]["total"])),
@@ -236,7 +241,10 @@ def evaluate(
 def label(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")],
     out: Annotated[Path, typer.Option(help="file to write: .parquet, .csv, or .json for Label Studio")],
-    path: Annotated[Path | None, typer.Argument(help=".npy or .npz of samples; none: the run's own pool")] = None,
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="folder of images, table of paths, .npy or .npz; none: the run's own pool"),
+    ] = None,
     form: Annotated[str | None, typer.Option("--format", help="parquet, csv, label-studio; none: by suffix")] = None,
     method: Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")] = None,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
@@ -247,6 +255,7 @@ def label(
     from instant.engine.build import source_for, split_for
     from instant.labelling.formats import choose_format
     from instant.labelling.stream import label as write_labels
+    from instant.labelling.stream import problems_of
     from instant.run import Run
 
     run = Run(folder)
@@ -256,8 +265,14 @@ def label(
         recipe = dataclasses.replace(recipe, method=method)
     err = Console(stderr=True)
     columns = (TextColumn("labelling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bar:
-        task = bar.add_task("", total=None)
+    bar = Progress(*columns, console=err, disable=not err.is_terminal)
+    task = bar.add_task("", total=None)
+
+    def show(rows: int, total: int) -> None:
+        bar.start()  # not before: decoding has a bar of its own
+        bar.update(task, completed=rows, total=total)
+
+    try:
         done = write_labels(
             run,
             out,
@@ -266,8 +281,12 @@ def label(
             form=chosen,
             force=force,
             method=method,
-            report=lambda rows, total: bar.update(task, completed=rows, total=total),
+            report=show,
         )
+    finally:
+        bar.stop()
+    if done.problems:
+        _print_problems(problems_of(out), done.problems)
     again = f" ({done.resumed:,} from an earlier call)" if done.resumed else ""
     typer.echo(f"{out}: {done.samples:,} samples{again}, {done.accepted:,} accepted")
 

@@ -66,7 +66,7 @@ BACKBONES: dict[str, BackboneInfo] = {
     "small_cnn": BackboneInfo(
         summary="six 3x3 convolutions, 0.3 M parameters: 8 to 32 px on a CPU",
         make=_small_cnn,
-        options=("bn_momentum",),
+        options=("bn_momentum", "width"),
     ),
     "mlp": BackboneInfo(summary="two hidden layers of 256: vectors", make=_mlp, options=("width", "depth"), dims=1),
 }

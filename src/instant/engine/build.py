@@ -99,7 +99,7 @@ def build_program(
         streamed=too_large is not None,
     ).to(device)
     feed.note = too_large
-    meter = Meter(split.oracle).to(device)
+    meter = Meter(split.oracle, classes).to(device)
     optimizers = [build_optimizer(learner.model, recipe.optim)]
     own = list(built.parameters())
     if own:

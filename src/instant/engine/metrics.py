@@ -6,6 +6,7 @@ The only module that opens the oracle.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,19 +27,23 @@ class Meter(nn.Module):
     """Accumulates a step's metrics without waiting for the device; `read` returns their means and starts anew."""
 
     sums: Tensor
+    by_class: Tensor
     histogram: Tensor
     broken: Tensor
     suspects: Tensor
     truth: Tensor
 
-    def __init__(self, oracle: Oracle) -> None:
+    def __init__(self, oracle: Oracle, classes: int) -> None:
         super().__init__()
         truth = torch.from_numpy(oracle.open_for_metrics())
         self.names: list[str] = []
         self.knows_truth = bool((truth >= 0).any())
         self.register_buffer("truth", truth, persistent=False)
-        # steps, rows, weight, threshold, confidence, weight with known truth, of that right; then the method's own
-        self.register_buffer("sums", torch.zeros(7 + SLOTS, dtype=torch.float64))
+        # steps, weight, confidence, weight with known truth, of that right; then the method's own
+        self.register_buffer("sums", torch.zeros(5 + SLOTS, dtype=torch.float64))
+        self.register_buffer(
+            "by_class", torch.zeros(2, classes, dtype=torch.float64)
+        )  # rows called so, their thresholds
         self.register_buffer("histogram", torch.zeros(BINS, dtype=torch.float64))
         self.register_buffer("broken", torch.tensor(-1))  # first step with a loss that is not finite
         self.register_buffer("suspects", torch.zeros(SLOTS, dtype=torch.float64), persistent=False)  # its metrics
@@ -50,20 +55,20 @@ class Meter(nn.Module):
         self.names = list(metrics)
         assert len(metrics) <= SLOTS, f"a method may report {SLOTS - 1} metrics, got {len(metrics) - 1}"
         one = torch.ones_like(self.sums[:1])
-        shared = self.sums.new_zeros(6)
+        shared = self.sums.new_zeros(4)
         if output.decision is not None:
             d = output.decision
             truth = self.truth[d.index]
             known = d.weight * (truth >= 0)
-            parts = (
-                torch.ones_like(d.weight), d.weight, d.threshold, d.confidence, known, known * (truth == d.label)
-            )  # fmt: skip
+            parts = (d.weight, d.confidence, known, known * (truth == d.label))
             shared = torch.stack([part.double().sum() for part in parts])
+            thresholds = d.threshold.double()
+            self.by_class.index_add_(1, d.label, torch.stack([torch.ones_like(thresholds), thresholds]))
             place = (d.threshold * BINS).long().clamp(0, BINS - 1)
             self.histogram.scatter_add_(0, place, torch.ones_like(place, dtype=torch.float64))
             self.history.add(d, step)
         own = torch.stack([value.double() for value in metrics.values()])
-        self.sums[: 7 + len(metrics)] += torch.cat([one, shared, own])
+        self.sums[: 5 + len(metrics)] += torch.cat([one, shared, own])
         first = ~torch.isfinite(output.loss.detach()) & (self.broken < 0)
         self.broken.copy_(torch.where(first, step, self.broken))
         self.suspects[: len(metrics)] = torch.where(first, own, self.suspects[: len(metrics)])
@@ -72,20 +77,22 @@ class Meter(nn.Module):
         """The metrics that were not finite in the first step whose loss was not: later steps spoil them all."""
         return [name for name, value in zip(self.names, self.suspects.tolist()) if not math.isfinite(value)]
 
-    def read(self) -> dict[str, float | list[float]]:
+    def read(self) -> dict[str, Any]:
         """The means since the last call, in one copy from the device."""
-        packed = torch.cat([self.sums, self.histogram, self.broken.double().view(1)]).cpu().numpy()
-        self.sums.zero_()
-        self.histogram.zero_()
-        sums, histogram, broken = packed[: len(self.sums)], packed[len(self.sums) : -1], int(packed[-1])
-        steps, rows, weight, threshold, confidence, known, right = sums[:7]
-        record: dict[str, float | list[float]] = {
-            name: float(value / max(steps, 1)) for name, value in zip(self.names, sums[7:])
-        }
+        held = (self.sums, self.by_class, self.histogram)
+        packed = torch.cat([*(part.flatten() for part in held), self.broken.double().view(1)]).cpu().numpy()
+        for part in held:
+            part.zero_()
+        sums, by_class, histogram = np.split(packed[:-1], np.cumsum([part.numel() for part in held])[:-1])
+        called, asked = by_class.reshape(2, -1)
+        broken, rows = int(packed[-1]), called.sum()
+        steps, weight, confidence, known, right = sums[:5]
+        record: dict[str, Any] = {name: float(value / max(steps, 1)) for name, value in zip(self.names, sums[5:])}
         if rows > 0:
             record["utilisation"] = float(weight / rows)
-            record["threshold"] = float(threshold / rows)
+            record["threshold"] = float(asked.sum() / rows)
             record["threshold_quantiles"] = quantiles(histogram)
+            record["threshold_by_class"] = [round(float(t / n), 4) if n else None for n, t in zip(called, asked)]
             record["confidence"] = float(confidence / rows)
             if self.knows_truth and known > 0:
                 record["pseudo_label_accuracy"] = float(right / known)

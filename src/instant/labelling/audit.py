@@ -88,6 +88,11 @@ def draw_sample(
         raise InputError(f"--looks {planned} must be 1 or more, and --seed {seed} 0 or more.")
     found = decide(run, split, device=device)
     rows = np.flatnonzero(found.accepted & ~np.isin(found.ids, split.labelled))
+    if not len(rows):
+        raise InputError(
+            f"{run} accepts no sample that nobody labelled, so there is nothing to certify; its report says why "
+            f"(instant report {run})."
+        )
     if not 1 <= count <= len(rows):
         raise InputError(f"--draw {count}: expected from 1 to {len(rows)}, the accepted samples of {run}.")
     fingerprint = hashlib.sha256(repr([(found.ids[rows]).tolist(), found.label[rows].tolist()]).encode()).hexdigest()
@@ -102,7 +107,7 @@ def draw_sample(
         planned=planned,
         population={name: int((found.label[rows] == k).sum()) for k, name in enumerate(found.classes)},
         fingerprint=fingerprint,
-        drawn=[str(i) for i in found.ids[chosen]],
+        drawn=[split.files[i] if split.files else str(i) for i in found.ids[chosen]],
         predicted=[found.classes[k] for k in found.label[chosen]],
         looks=before.looks if before else [],
         labels=before.labels if before else {},

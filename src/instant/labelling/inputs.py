@@ -1,4 +1,4 @@
-"""Samples somebody brings to a finished run: arrays, or files of arrays, in the shape the run was trained on."""
+"""Samples somebody brings to a finished run, in the shape it was trained on: image files, arrays, files of arrays."""
 
 from __future__ import annotations
 
@@ -9,28 +9,51 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from instant.data.folder.array_file import ARRAYS
+from instant.data.folder.problems import Flaw
+from instant.data.folder.read import read_new
+from instant.data.folder.table import TABLES
 from instant.data.store import Store
 from instant.data.store import blocks as parts_of
 from instant.errors import InputError
 
 
 class Brought(NamedTuple):
-    """Samples and what they are called; without names they are numbered."""
+    """Samples, what they are called, and what they are known by: it changes whenever they do."""
 
     store: Store
-    ids: Sequence[str] | None = None
+    ids: Sequence[str] | None  # without names they are numbered
+    known_by: dict[str, Any]
 
 
-def open_samples(path: Path, shape: tuple[int, ...]) -> Brought:
-    """The samples of a `.npy` or `.npz`; uint8 images and float32 vectors of a `.npy` stay on disk."""
-    if path.suffix not in (".npy", ".npz"):
-        raise InputError(f"{path}: expected a .npy or .npz with images or vectors, got {path.suffix or 'no suffix'!r}.")
+def open_samples(path: Path, shape: tuple[int, ...], problems: list[Flaw]) -> Brought:
+    """A folder of images or a table of their paths, decoded once; or a `.npy` or `.npz`.
+
+    Decoded images, and uint8 images and float32 vectors of a `.npy`, stay on disk.
+    """
+    if not path.exists():
+        raise InputError(f"{path} is not there; check the path.")
+    where = str(path.resolve())
+    if path.is_dir() or path.suffix.lower() in TABLES:
+        store, names, key = read_new(path, shape, problems)
+        return Brought(store, names, {"path": where, "key": key})
+    if path.suffix.lower() not in ARRAYS:
+        raise InputError(
+            f"{path}: expected a folder of images, a table of their paths ({', '.join(TABLES)}), or arrays "
+            f"({', '.join(ARRAYS)}) of images or vectors, got {path.suffix or 'no suffix'!r}."
+        )
+    known = path.stat()
+    store = _read_arrays(path, shape)
+    return Brought(store, None, {"path": where, "bytes": known.st_size, "changed": known.st_mtime_ns})
+
+
+def _read_arrays(path: Path, shape: tuple[int, ...]) -> Store:
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} cannot be read ({error}); is it a complete file of plain numbers?") from error
     if isinstance(found, np.ndarray):
-        return Brought(as_store(found, shape, str(path)))
+        return as_store(found, shape, str(path))
     with found:
         names = list(found.files)
         name = "x" if "x" in names else names[0] if len(names) == 1 else None
@@ -40,7 +63,7 @@ def open_samples(path: Path, shape: tuple[int, ...]) -> Brought:
             array = found[name]
         except ValueError as error:
             raise InputError(f"{path}: {name} cannot be read ({error}).") from error
-    return Brought(as_store(array, shape, str(path)))
+    return as_store(array, shape, str(path))
 
 
 def as_store(x: Any, shape: tuple[int, ...], name: str = "X") -> Store:

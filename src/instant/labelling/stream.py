@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 import instant
 from instant.data.files import atomic, locked
+from instant.data.folder.problems import Flaw, write_problems
 from instant.data.split import Split
 from instant.data.store import Store
 from instant.engine.device import choose_device
@@ -39,6 +40,7 @@ class Labelled(NamedTuple):
     samples: int
     accepted: int
     resumed: int  # of the samples, those found in shards of an earlier call
+    problems: int = 0  # files that could not be labelled, listed in `problems_of(out)`
 
 
 class _Job(NamedTuple):
@@ -49,6 +51,7 @@ class _Job(NamedTuple):
     names: Callable[[np.ndarray], list[str]]
     past: Past | None
     known_by: dict[str, Any]
+    problems: int = 0
 
 
 def label(
@@ -71,7 +74,7 @@ def label(
         judge, classes, shape = load_judge(run, method)
         require_rule(judge, run)
         if path is not None:
-            job = _from_path(path, shape)
+            job = _from_path(path, shape, problems_of(out))
         else:
             assert pool is not None, "without a path the pool is asked about"
             job = _from_pool(run, pool())
@@ -97,7 +100,12 @@ def label(
         with atomic(out) as file:
             FORMATS[form](iter(counted), pq.read_schema(shards[0]), file, run.path.resolve().name)
         _remove(parts)
-    return Labelled(total, counted.accepted, resumed)
+    return Labelled(total, counted.accepted, resumed, job.problems)
+
+
+def problems_of(out: Path) -> Path:
+    """Where the files that give no label are listed: labels.problems.csv beside labels.parquet."""
+    return out.with_name(f"{out.stem}.problems.csv")
 
 
 class _Counted:
@@ -113,15 +121,19 @@ class _Counted:
             yield table
 
 
-def _from_path(path: Path, shape: tuple[int, ...]) -> _Job:
-    store, ids = open_samples(path, shape)
-    known = path.stat()
-    by = {"path": str(path.resolve()), "bytes": known.st_size, "changed": known.st_mtime_ns}
+def _from_path(path: Path, shape: tuple[int, ...], listed: Path) -> _Job:
+    problems: list[Flaw] = []
+    try:
+        store, ids, by = open_samples(path, shape, problems)
+    finally:
+        listed.unlink(missing_ok=True)  # of an earlier call
+        if problems:
+            write_problems(listed, problems)
 
     def names(rows: np.ndarray) -> list[str]:
         return [str(row) if ids is None else ids[row] for row in rows.tolist()]
 
-    return _Job(store, np.arange(len(store)), names, None, by)
+    return _Job(store, np.arange(len(store)), names, None, by, len(set(problems)))
 
 
 def _from_pool(run: Run, split: Split) -> _Job:

@@ -1,4 +1,4 @@
-"""Charts as hand-written SVG: lines with a band, ranges, pairs of bars, a heat map.
+"""Charts as hand-written SVG: lines with a band, ranges, pairs of bars, a heat map, strips over time.
 
 Colours and sizes of text are the page's (its style sheet has light, dark and print); what a chart says by colour it
 says by shape or words too. All text that comes in is escaped. Charts are 360 units wide, so that on a phone a unit is
@@ -155,6 +155,45 @@ def heat_map(title: str, names: Sequence[str], matrix: np.ndarray) -> Markup:
             middle = left + cell * (place + 0.5)
             parts.append(f'<text class="small" x="{middle:.1f}" y="{top - 5}" text-anchor="middle">{short}</text>')
     return _svg(title, WIDTH, height, parts)
+
+
+def strips(title: str, names: Sequence[str], values: np.ndarray, *, steps: int) -> Markup:
+    """Values in [0, 1] over the steps of a run, a row a class: the darker, the higher; NaN, where nothing is, is empty.
+
+    (K, times), the times evenly apart. The last value is written out, and each cell says its own.
+    """
+    left, right = _label_width(names), 44
+    width, height = WIDTH - left - right, ROW * len(names)
+    low, high = _limits(values[np.isfinite(values)].tolist())
+    depth = np.nan_to_num(0.08 + 0.92 * (values - low) / (high - low))  # so that the lowest is seen to be there
+    times = values.shape[1]
+    parts = []
+    if len(names) <= DRAWN:
+        wide = width / times
+        for (k, t), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                words = escape(f"{names[k]}, about step {(t + 1) / times * steps:,.0f}: {value:.3f}")
+                parts.append(
+                    f'<rect class="cell" x="{left + wide * t:.1f}" y="{TOP + ROW * k + 2}" width="{wide + 0.2:.1f}" '
+                    f'height="{ROW - 4}" fill-opacity="{depth[k, t]:.3f}"><title>{words}</title></rect>'
+                )
+    else:
+        parts.append(
+            f'<image class="pixels" x="{left}" y="{TOP}" width="{width}" height="{height}" '
+            f'preserveAspectRatio="none" href="{_pixels(depth)}"/>'
+        )
+    for k, name in enumerate(names):
+        y = TOP + ROW * (k + 0.5)
+        parts.append(_row_name(name, left, y))
+        known = values[k][np.isfinite(values[k])]
+        last = f"{known[-1]:.3f}" if len(known) else "none"
+        parts.append(f'<text x="{WIDTH - 4}" y="{y}" dy="4" text-anchor="end">{last}</text>')
+    for x, anchor in ((0, "start"), (steps, "end")):
+        across = left + x / max(steps, 1) * width
+        parts.append(f'<text x="{across:.1f}" y="{TOP + height + 13}" text-anchor="{anchor}">{x:,}</text>')
+    scale = f"step; faint {low:.3g}, dark {high:.3g}"
+    parts.append(f'<text x="{left + width / 2:.1f}" y="{TOP + height + 13}" text-anchor="middle">{scale}</text>')
+    return _svg(title, WIDTH, TOP + height + 20, parts)
 
 
 def _svg(title: str, width: float, height: float, parts: Sequence[str]) -> Markup:

@@ -58,6 +58,7 @@ class Facts:
     """A finished run, ready to be shown."""
 
     run: str
+    source: str  # what the data is called; of files of one's own, their folder
     recipe: Recipe
     summary: dict[str, Any]
     classes: tuple[str, ...]
@@ -91,6 +92,7 @@ def collect(run: Run, split: Split) -> Facts:
     labelled = np.bincount(split.targets, minlength=len(split.classes))
     facts = Facts(
         run=str(run),
+        source=split.source,
         recipe=recipe,
         summary=summary,
         classes=split.classes,

@@ -54,7 +54,7 @@ def _picture(decisions: Decisions, split: Split, row: int) -> Picture:
     sample = int(decisions.ids[row])
     return Picture(
         image=png(_small(np.asarray(split.train.samples[sample]))),
-        name=f"training sample {sample}",
+        name=split.files[sample] if split.files else f"training sample {sample}",
         label=decisions.classes[int(decisions.label[row])],
         reason=decisions.reason(row),
     )

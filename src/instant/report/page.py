@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from instant.data.files import atomic
 from instant.data.split import Split
 from instant.errors import InputError
-from instant.report.charts import Band, Series, heat_map, line_chart, pair_bars, range_chart
+from instant.report.charts import Band, Series, heat_map, line_chart, pair_bars, range_chart, strips
 from instant.report.facts import Facts, collect
 from instant.run import Run
+
+TIMES = 30  # columns of a chart of classes over time
 
 
 def write_report(run: Run, split: Split, out: Path | None = None) -> tuple[Path, Facts]:
@@ -42,6 +45,7 @@ def render(facts: Facts) -> str:
         summary=facts.summary,
         curves=curves(facts),
         thresholds=threshold_curve(facts),
+        class_thresholds=class_thresholds(facts),
         per_class=None if facts.decisions is None else thresholds_per_class(facts),
         balance=class_balance(facts),
         heat=None
@@ -94,6 +98,19 @@ def threshold_curve(facts: Facts) -> Curve | None:
     series = [Series(facts.recipe.method, points) for points in [_points("threshold", facts.records)] if points]
     words = "mean over all samples; shaded: 5-95 % and 25-75 % of them"
     return next(iter(_curve(facts, "threshold", "Threshold over time", words, series, bands)), None)
+
+
+def class_thresholds(facts: Facts) -> Markup | None:
+    """The mean threshold of those called each class, over time; None where there are no thresholds."""
+    seen = [r["threshold_by_class"] for r in facts.records if "threshold_by_class" in r]
+    if not seen:
+        return None
+    table = np.array(seen, float).T  # (K, records); None becomes NaN
+    parts = np.array_split(table, min(TIMES, table.shape[1]), axis=1)
+    means = [np.nansum(part, 1) / np.maximum(1, np.isfinite(part).sum(1)) for part in parts]
+    there = [np.isfinite(part).any(1) for part in parts]
+    values = np.where(np.stack(there, 1), np.stack(means, 1), np.nan)
+    return strips("Mean threshold per class over time", facts.classes, values, steps=facts.recipe.steps)
 
 
 def _points(name: str, records: Sequence[dict[str, Any]]) -> list[tuple[float, float]]:

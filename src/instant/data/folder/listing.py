@@ -30,6 +30,24 @@ class Listing(NamedTuple):
 
 def list_images(path: Path, label_file: Path | None, problems: list[Flaw]) -> Listing:
     """A folder with a table of labels, a folder with labelled/CLASS/, or a table of paths and labels."""
+    listing, table = _find(path, problems)
+    labels = merge_spellings(_labels(path, listing.root, listing.names, table, label_file, problems), problems)
+    if len(set(labels.values())) < 2:
+        what = "no file has a label" if not labels else f"all labels are {next(iter(labels.values()))!r}"
+        raise InputError(f"{path}: {what}; expected labels of two classes or more. Label a few files of each class.")
+    return listing._replace(labels=labels)
+
+
+def list_unlabelled(path: Path, problems: list[Flaw]) -> Listing:
+    """A folder, or a table of paths, whose labels nobody asks for."""
+    listing, table = _find(path, problems)
+    if table is not None and table.files is not None:
+        match_labels(table.files, [""] * len(table.files), listing.names, listing.root, problems)  # for what is missing
+    return listing
+
+
+def _find(path: Path, problems: list[Flaw]) -> tuple[Listing, FileTable | None]:
+    """The images that are there, without labels yet, and the table that names them."""
     if path.is_dir():
         root, table = path, None
         names, key = _take(root, _walk(root, problems), problems)
@@ -43,11 +61,7 @@ def list_images(path: Path, label_file: Path | None, problems: list[Flaw]) -> Li
         raise InputError(
             f"{path} holds no image files ({', '.join(sorted(IMAGES))}); name the folder or table of your images."
         )
-    labels = merge_spellings(_labels(path, root, names, table, label_file, problems), problems)
-    if len(set(labels.values())) < 2:
-        what = "no file has a label" if not labels else f"all labels are {next(iter(labels.values()))!r}"
-        raise InputError(f"{path}: {what}; expected labels of two classes or more. Label a few files of each class.")
-    return Listing(root, names, labels, key)
+    return Listing(root, names, {}, key), table
 
 
 def _labels(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from instant.data.folder.array_file import ARRAYS, read_arrays
 from instant.data.folder.cache import decoded
 from instant.data.folder.decode import Unreadable, open_image
 from instant.data.folder.labels import class_order, note_single
-from instant.data.folder.listing import Listing, list_images
+from instant.data.folder.listing import Listing, list_images, list_unlabelled
 from instant.data.folder.problems import Flaw, shown
 from instant.data.folder.survey import Survey, survey
 from instant.data.folder.table import TABLES
@@ -43,9 +45,39 @@ def read_own(
             f"{path}: expected a folder of images, a table of their paths ({', '.join(TABLES)}) or arrays "
             f"({', '.join(ARRAYS)}). Name the folder that holds your images."
         )
+    with _keeping() as home:
+        return _read_images(path, label_file, side, problems, home, progress)
+
+
+class New(NamedTuple):
+    """Images nobody has labelled, what they are called, and what changes whenever one of them does."""
+
+    store: Store
+    names: tuple[str, ...]
+    key: str
+
+
+def read_new(path: Path, shape: tuple[int, ...], problems: list[Flaw], *, progress: bool = True) -> New:
+    """The images of a folder, or of a table of paths, in the shape a run was trained on."""
+    if len(shape) != 3 or shape[1] != shape[2]:
+        what = "vectors" if len(shape) == 1 else f"images of {shape[1]} x {shape[2]}, which are no squares"
+        raise InputError(f"{path}: the run was trained on {what}; bring samples like them as a .npy or .npz.")
+    with _keeping() as home:
+        listing = list_unlabelled(path, problems)
+        found = decoded(listing, home, side=shape[1], channels=shape[0], progress=progress)
+    problems += [Flaw(name, reason) for name, reason in found.bad.items()]
+    if len(found.images) == 0:
+        raise InputError(f"{path}: none of the {len(listing.names):,} image files can be read; they are damaged.")
+    names = tuple(shown(name) for name in listing.names if name not in found.bad)
+    return New(Store(found.images, str(path)), names, listing.key)
+
+
+@contextmanager
+def _keeping() -> Iterator[Path]:
+    """Where decoded images are kept; what is wrong with a file of the user's is a problem, not an error."""
     try:
-        return _read_images(path, label_file, side, problems, default_root() / "folders", progress)
-    except OSError as error:  # of the cache: what is wrong with a file of the user's is a problem, not an error
+        yield default_root() / "folders"
+    except OSError as error:
         raise InputError(
             f"the decoded images cannot be kept in {default_root()} ({error.strerror or error}). Name a folder with "
             "space by the environment variable INSTANT_DATA, then start again."
