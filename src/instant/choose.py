@@ -136,7 +136,7 @@ def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tu
         ),
         Choice("backbone", net, why),
         *(
-            Choice(f"backbone.{name}", str(value), "as accurate as twice the width, in a third of the time")
+            Choice(f"backbone.{name}", str(value), "a third of the time that twice the width takes")
             for name, value in recipe.backbone_options.items()
         ),
         Choice("steps", f"{recipe.steps:,}", f"{samples:,} samples, and {where}; more may help, and takes longer"),
