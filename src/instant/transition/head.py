@@ -11,8 +11,8 @@ from instant.transition.base import Transition, diagonal_scale, rows_near_identi
 class TransitionHead(Transition):
     """A linear map of the normalised features to K x K logits, added to a scaled identity; rows by softmax.
 
-    The weights start at zero, so T starts with `start` on the diagonal everywhere, and decay: most rows of T(x) are seen
-    by no labelled sample that looks like x, and what the head has learned there from features long gone would stay.
+    The weights start at zero, so T starts with `start` on the diagonal everywhere, and decay: most rows of T(x) are
+    seen by no labelled sample that looks like x, and what was learned there from features long gone would stay.
     """
 
     decay = 0.1
