@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -121,8 +122,14 @@ def images(labels: int | None = None, method: str = "instant") -> Recipe:
 
 
 def vectors(labels: int | None = None, method: str = "instant") -> Recipe:
-    """Feature vectors in memory, with a small MLP."""
-    return small("arrays", labels, method, backbone="mlp", steps=600)
+    """Feature vectors in memory, with a small MLP.
+
+    T(x) learns slowly: from a handful of labels it would else take the classifier's first mistakes for a rule, and the
+    corrected loss would then turn whole classes around.
+    """
+    recipe = small("arrays", labels, method, backbone="mlp", steps=600, noise=0.4)
+    slow = {"transition_lr": 0.001} if "transition_lr" in method_options(method) else {}
+    return dataclasses.replace(recipe, method_options=recipe.method_options | slow)
 
 
 RECIPES: dict[str, Callable[..., Recipe]] = {
