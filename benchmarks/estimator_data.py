@@ -34,7 +34,7 @@ class Parts(NamedTuple):
 def load(name: str, fashion: Path, cifar10: Path, cache: Path) -> Parts:
     if name == "fashion":
         x, y, x_scored, y_scored = _clothes(fashion, 0)
-        return Parts(*(v.reshape(len(v), -1) / np.float32(255) if v.ndim > 1 else v for v in (x, y, x_scored, y_scored)))
+        return Parts(_flat(x), y, _flat(x_scored), y_scored)
     if name == "embeddings":
         return _embeddings(fashion, cifar10, cache / "embeddings.npz")
     return _of_scikit_learn(name)
@@ -70,12 +70,17 @@ def _clothes(folder: Path, part: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return source.train.samples[rows, 0], source.targets[rows], source.test.samples[:, 0], source.test_targets
 
 
+def _flat(images: np.ndarray) -> np.ndarray:
+    return images.reshape(len(images), -1) / np.float32(255)
+
+
 def _embeddings(fashion: Path, cifar10: Path, kept: Path) -> Parts:
     if not kept.exists():
         network = _frozen(cifar10)
         x, y, x_scored, y_scored = _clothes(fashion, 1)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(kept, x=network(_halved(x, 2)), y=y, x_scored=network(_halved(x_scored, 2)), y_scored=y_scored)
+        parts = Parts(network(_halved(x, 2)), y, network(_halved(x_scored, 2)), y_scored)
+        np.savez_compressed(kept, **parts._asdict())
     with np.load(kept) as file:
         return Parts(*(file[name] for name in Parts._fields))
 

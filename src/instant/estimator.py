@@ -297,4 +297,3 @@ class _Bar(ProgressBar):
 
     def end(self, summary: dict[str, Any]) -> None:
         self.__exit__(None, None, None)
-

@@ -54,7 +54,7 @@ class Drawn(NamedTuple):
 
     place_l: Tensor  # (L,) positions among the labelled
     index: Tensor  # type: ignore[assignment]  # (B,) positions in the pool; hides tuple.index
-    rows: Tensor  # (L + B,) where both lie in the data; with neighbours (L + 2 B,), one of each unlabelled one at the end
+    rows: Tensor  # (L + B,) where both lie in the data, or (L + 2 B,): then a neighbour of each unlabelled one
 
 
 class Draw(nn.Module):
