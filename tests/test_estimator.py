@@ -238,7 +238,7 @@ def test_half_precision_tensors() -> None:
         ({"ratio": -1}, "ratio=-1 must be at least 1"),
         ({"batch": "many"}, "batch='many' must be a whole number"),
         ({"settings": ["noise"]}, "must be None or a dict"),
-        ({"settings": {"labels": 4}}, "'labels' has no meaning here"),
+        ({"settings": {"labels": 4}}, "'labels' is not taken there"),
         ({"settings": {"noise": -1}}, "noise=-1.0 must be 0 or more"),
         ({"mirror": "no"}, "mirror='no' must be True or False"),
         ({"device": "tpu"}, "device='tpu' is not known"),

@@ -42,7 +42,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     steps : training steps
     batch : labelled samples a step; fewer where there are fewer samples
     ratio : unlabelled samples for every labelled one
-    settings : any other setting of `instant train`, as in {"optim.lr": 0.05, "method.beta": 0.95}
+    settings : any other setting of `instant train`, as in {"noise": 0.1, "method.base": 0.9}
     mirror : images only: whether a mirrored image shows the same thing
     random_state : None, an int or a RandomState
     device : "auto" takes a GPU where there is one; "cpu", "cuda", "cuda:1"
@@ -101,6 +101,12 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> SemiSupervisedClassifier:
+        """Learn from all rows; y says which class the labelled ones are of.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0)
+        >>> model.fit([[0.0], [0.1], [1.0], [1.1]], ["low", "", "high", ""]).transduction_.tolist()
+        ['low', 'low', 'high', 'high']
+        """
         self._check_parameters()
         samples = self._samples(X, reset=True)
         labels, known = read_given(y, type(self).__name__)
@@ -122,13 +128,23 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of every row."""
+        """The most probable class of every row.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> model.predict([[-0.1], [1.2]]).tolist()
+        [5, 7]
+        """
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     @torch.no_grad()
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, K), the classes in the order of `classes_`."""
+        """(n, K), the classes in the order of `classes_`.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> (model.predict_proba([[-0.1], [1.2]]) > 0.5).tolist()
+        [[True, False], [False, True]]
+        """
         check_is_fitted(self)
         store = as_store(self._samples(X, reset=False), self.shape_)
         blocks = batches(store, np.arange(len(store)))
@@ -136,14 +152,25 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         return probs / probs.sum(1, keepdims=True)
 
     def decide(self, X: Any) -> Decisions:
-        """Label, confidence, threshold with its parts and reason, for rows of any kind; as `instant label` has them."""
+        """Label, confidence, threshold with its parts and reason, for any rows; as `instant label` has them.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> found = model.decide([[-0.1], [1.2]])
+        >>> found.label.tolist(), ((found.confidence > found.tau) == found.accepted).all()  # numbers into classes_
+        ([0, 1], np.True_)
+        """
         check_is_fitted(self)
         self._require_rule()
         store = as_store(self._samples(X, reset=False), self.shape_)
         return decide_rows(self.judge_, store, np.arange(len(store)), self._names())
 
     def labels_frame(self) -> Any:
-        """The decision table of the training rows as a pandas DataFrame, with the reason of each in words."""
+        """The decision table of the training rows as a pandas DataFrame, with the reason of each in words.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> model.labels_frame()[["label", "given"]].values.tolist()
+        [[5, True], [5, False], [7, True], [7, False]]
+        """
         import pandas as pd
 
         check_is_fitted(self)
@@ -187,7 +214,9 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         """The recipe for vectors or images with our parameters on top; no step asks for more rows than there are."""
         for name in IGNORED:
             if name in self._settings:
-                raise ValueError(f"settings: {name!r} has no meaning here; X and y say which data and which labels.")
+                raise ValueError(
+                    f"settings: {name!r} is not taken there; data and labels are X and y, method and mirror parameters."
+                )
         base = images_recipe if train.is_images else vectors_recipe
         given = {
             "steps": self.steps,
