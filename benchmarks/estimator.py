@@ -51,7 +51,7 @@ def model_of(method: str, data: str, seed: int) -> Any:
     if method == "HistGradientBoosting":
         return HistGradientBoostingClassifier(min_samples_leaf=1, random_state=seed)
     model = {
-        "SelfTraining": SelfTrainingClassifier(logistic, threshold=0.75),
+        "SelfTraining": SelfTrainingClassifier(LogisticRegression(max_iter=100), threshold=0.75),
         "LabelSpreading": LabelSpreading(kernel="knn", n_neighbors=near, max_iter=200),
         "LabelPropagation": LabelPropagation(kernel="knn", n_neighbors=5, max_iter=1000),
         "LogisticRegression": logistic,
