@@ -21,6 +21,7 @@ from sklearn.utils import estimator_checks
 
 from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedKFold, arrays, fit, load, make_split
 from instant.cli import main
+from instant.recipes import vectors
 from instant.run import Run
 
 QUICK = {"steps": 60, "random_state": 0}
@@ -278,3 +279,10 @@ def test_the_command_gives_the_same_weights(tmp_path: Path, capsys: pytest.Captu
     for name, value in model.judge_.network.state_dict().items():
         torch.testing.assert_close(value, found[name], rtol=0, atol=0, msg=name)
     np.testing.assert_allclose(load(tmp_path / "run").predict_proba(x), model.predict_proba(x), atol=1e-6)
+
+
+def test_the_recipe_for_vectors_leaves_the_release_as_it_is() -> None:
+    own = vectors(method="instant").method_options
+    assert (own["base"], own["transition_lr"]) == (0.95, 0.001)
+    assert vectors(method="instant_released").method_options == {"momentum": 0.98}
+    assert vectors(method="supervised").method_options == {}
