@@ -26,6 +26,19 @@ def test_vectors_of_any_kind_of_number(dtype):
     np.testing.assert_array_equal(source.train.samples, VECTORS.astype(dtype).astype(np.float32))
 
 
+def test_many_features_of_one_unit_share_a_deviation():
+    """Pixels do: by its own deviation, one that is nearly always black would be the loudest."""
+    pixels = np.zeros((4, 60))
+    pixels[:, :30] = [[0], [2], [0], [2]]  # deviation 1
+    pixels[0, 30:59] = 4  # deviation sqrt(3), span 4; the last feature is constant
+    shared = np.sqrt((30 * 1 + 29 * 3) / 59)
+    assert arrays(pixels, [0, 1, 0, 1]).std == pytest.approx([shared] * 60)
+    units = pixels * np.logspace(0, 3, 60)  # from metres to millimetres: each by its own
+    own = [*[1.0] * 30, *[np.sqrt(3)] * 29] * np.logspace(0, 3, 60)[:59]
+    assert arrays(units, [0, 1, 0, 1]).std == pytest.approx([*own, 1.0], rel=1e-5)
+    assert arrays(pixels[:, 11:], [0, 1, 0, 1]).std[0] == pytest.approx(1)  # 49 features are too few to tell
+
+
 def test_statistics_of_vectors_and_constant_features():
     source = arrays(VECTORS, NUMBERS)
     assert source.mean == (2.0, 5.0)

@@ -45,6 +45,8 @@ LEAVES: list[tuple[str, str, object]] = [
     ("shift", "0", 0.0),
     ("operations", "2", 2),
     ("mirror", "false", False),
+    ("noise", "0.2", 0.2),
+    ("neighbours", "5", 5),
     ("log_every", "7", 7),
     ("evaluate_every", "7", 7),
     ("checkpoint_every", "7", 7),

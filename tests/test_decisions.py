@@ -179,6 +179,7 @@ def test_what_does_not_fit_is_a_sentence(finished: Run, tmp_path: Path) -> None:
 def test_a_method_given_as_a_function_is_not_another(tmp_path: Path) -> None:
     """The recipe names instant, what was trained is FreeMatch: its state does not fit."""
     recipe, split = points("instant")
+    recipe = dataclasses.replace(recipe, method_options={})
     run = Run(tmp_path / "run")
     fit(recipe, split, run=run, method=METHODS["freematch"])
     with pytest.raises(InputError, match="does not fit method=instant; was another function trained"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
-from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedKFold, arrays, fit, make_split
+from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedKFold, arrays, fit, load, make_split
+from instant.cli import main
+from instant.recipes import vectors
+from instant.run import Run
 
 QUICK = {"steps": 60, "random_state": 0}
 # scikit-learn exempts its own semi-supervised estimators by name: there -1 is a class
@@ -93,7 +97,8 @@ def test_it_trains_as_everything_else_does() -> None:
     x, _, y = blobs()
     model = InstanTClassifier(**QUICK, settings={"optim.lr": 0.05}).fit(x, y)
     assert model.recipe_.optim.lr == 0.05
-    trained = fit(model.recipe_, make_split(arrays(x, y, classes=["0", "1", "2"]), labels=None))
+    split = make_split(arrays(x, y, classes=["0", "1", "2"]), labels=None, seed=model.recipe_.seed)
+    trained = fit(model.recipe_, split)
     expected = trained.learner.judged.state_dict()
     for name, value in model.judge_.network.state_dict().items():
         torch.testing.assert_close(value, expected[name], rtol=0, atol=0, msg=name)
@@ -202,3 +207,82 @@ def test_what_cannot_be_predicted_or_set() -> None:
         InstanTClassifier(settings={"lr": 0.1}).fit(x, y)
     with pytest.raises(ValueError, match="steps=0"):
         InstanTClassifier(steps=0).fit(x, y)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        lambda names: [name if row < 12 else np.nan for row, name in enumerate(names)],
+        lambda names: [name if row < 12 else -1 for row, name in enumerate(names)],
+        lambda names: pd.Series(np.where(np.arange(60) < 12, names, None)).astype("string"),
+        lambda names: pd.Series(np.where(np.arange(60) < 12, names, None)).astype("category"),
+    ],
+    ids=["list with NaN", "list with -1", "pandas text", "pandas category"],
+)
+def test_names_with_gaps_as_people_have_them(labels: Any) -> None:
+    names = np.array(["ant", "bee"], object)[np.arange(60) % 2]
+    x = np.random.default_rng(0).normal(size=(60, 2)) + 4 * (names == "bee")[:, None]
+    model = InstanTClassifier(**QUICK).fit(x, labels(names))
+    assert model.classes_.tolist() == ["ant", "bee"]
+    assert (model.transduction_ == names).mean() > 0.95
+
+
+def test_half_precision_tensors() -> None:
+    x, truth, y = blobs()
+    assert InstanTClassifier(**QUICK).fit(torch.from_numpy(x).bfloat16(), y).score(x, truth) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"batch": 0}, "batch=0 must be at least 1"),
+        ({"ratio": -1}, "ratio=-1 must be at least 1"),
+        ({"batch": "many"}, "batch='many' must be a whole number"),
+        ({"settings": ["noise"]}, "must be None or a dict"),
+        ({"settings": {"labels": 4}}, "'labels' is not taken there"),
+        ({"settings": {"noise": -1}}, "noise=-1.0 must be 0 or more"),
+        ({"mirror": "no"}, "mirror='no' must be True or False"),
+        ({"device": "tpu"}, "device='tpu' is not known"),
+    ],
+)
+def test_parameters_that_make_no_sense(parameters: dict[str, Any], sentence: str) -> None:
+    x, _, y = blobs()
+    with pytest.raises(ValueError, match=sentence):
+        InstanTClassifier(**parameters).fit(x, y)
+
+
+def test_a_method_has_a_name() -> None:
+    x, _, y = blobs()
+    with pytest.raises(ValueError, match="method=None must be the name of a method"):
+        SemiSupervisedClassifier(None).fit(x, y)  # type: ignore[arg-type]
+
+
+def test_names_and_numbers_do_not_mix() -> None:
+    with pytest.raises(ValueError, match="y: 1 is among names"):
+        InstanTClassifier(**QUICK).fit(np.zeros((3, 2)), ["a", 1, None])
+
+
+def test_the_command_gives_the_same_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`instant train FILE.npz` with the estimator's settings."""
+    x, _, y = blobs()
+    np.savez(tmp_path / "blobs.npz", x=x, y=y)
+    model = InstanTClassifier(steps=40, random_state=0).fit(x, y)
+    recipe = model.recipe_
+    same = {name: getattr(recipe, name) for name in ("steps", "batch", "ratio", "seed", "noise", "ema", "backbone")}
+    same |= {f"optim.{name}": getattr(recipe.optim, name) for name in ("lr", "weight_decay", "cycles")}
+    same |= {f"method.{name}": value for name, value in recipe.method_options.items()}
+    settings = [f"{name}={value}" for name, value in (same | {"validation": 0, "device": "cpu"}).items()]
+    assert main(["train", str(tmp_path / "blobs.npz"), *settings, "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    weights, _ = Run(tmp_path / "run").load_model()
+    found = weights.state_dict()
+    for name, value in model.judge_.network.state_dict().items():
+        torch.testing.assert_close(value, found[name], rtol=0, atol=0, msg=name)
+    np.testing.assert_allclose(load(tmp_path / "run").predict_proba(x), model.predict_proba(x), atol=1e-6)
+
+
+def test_the_recipe_for_vectors_leaves_the_release_as_it_is() -> None:
+    own = vectors(method="instant").method_options
+    assert (own["base"], own["transition_lr"]) == (0.95, 0.001)
+    assert vectors(method="instant_released").method_options == {"momentum": 0.98}
+    assert vectors(method="supervised").method_options == {}

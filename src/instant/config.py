@@ -44,6 +44,9 @@ class Recipe:
     operations: int = 3  # of the 14 operations, how many a strong view of an image goes through
     mirror: bool | None = None  # may a view be mirrored, left to right? None: as the source says
 
+    noise: float = 0.1  # weak views of a vector: deviation of the noise, in standardised features; strong: 2.5 times it
+    neighbours: int = 0  # strong views of a vector: part of the way to one of so many nearest; 0: they stay in place
+
     log_every: int = 256
     evaluate_every: int = 5120
     checkpoint_every: int = 5120
@@ -61,7 +64,7 @@ class Recipe:
             raise InputError(f"ema={self.ema} must lie in [0, 1); 0 means no averaging.")
         if not 0 <= self.shift <= 0.5:
             raise InputError(f"shift={self.shift} must lie in [0, 0.5]: it is a share of the image's side.")
-        for name in ("validation", "clip"):
+        for name in ("validation", "clip", "noise", "neighbours"):
             if not getattr(self, name) >= 0:  # in this form it holds for NaN too
                 raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")
         if self.memory is not None and not self.memory >= 0:

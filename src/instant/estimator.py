@@ -5,14 +5,14 @@ It builds a Recipe and calls the one `fit`; there is no second way of training.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_random_state, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from instant.config import Recipe
@@ -21,6 +21,7 @@ from instant.data.sources import arrays
 from instant.data.split import Split, make_split
 from instant.data.store import Store
 from instant.engine.fit import Callback, Trained, fit
+from instant.estimator_labels import read_given
 from instant.labelling.decisions import Decisions, batches, decide_rows, mean_transition
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import Judge, reference_of
@@ -28,6 +29,8 @@ from instant.match import Match
 from instant.progress import ProgressBar
 from instant.recipes import images as images_recipe
 from instant.recipes import vectors as vectors_recipe
+
+IGNORED = ("source", "data", "label_file", "side", "labels", "validation", "mirror", "method", "recipe")
 
 
 class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
@@ -39,7 +42,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     steps : training steps
     batch : labelled samples a step; fewer where there are fewer samples
     ratio : unlabelled samples for every labelled one
-    settings : any other setting of `instant train`, as in {"optim.lr": 0.05, "method.beta": 0.95}
+    settings : any other setting of `instant train`, as in {"noise": 0.1, "method.base": 0.9}
     mirror : images only: whether a mirrored image shows the same thing
     random_state : None, an int or a RandomState
     device : "auto" takes a GPU where there is one; "cpu", "cuda", "cuda:1"
@@ -76,7 +79,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         self,
         method: str = "fixmatch",
         *,
-        steps: int = 300,
+        steps: int = 600,
         batch: int = 32,
         ratio: int = 4,
         settings: dict[str, Any] | None = None,
@@ -98,14 +101,22 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> SemiSupervisedClassifier:
+        """Learn from all rows; y says which class the labelled ones are of.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0)
+        >>> model.fit([[0.0], [0.1], [1.0], [1.1]], ["low", "", "high", ""]).transduction_.tolist()
+        ['low', 'low', 'high', 'high']
+        """
+        self._check_parameters()
         samples = self._samples(X, reset=True)
-        labels, known = self._labels(y, samples)
+        labels, known = read_given(y, type(self).__name__)
+        check_consistent_length(samples, labels)
         classes, numbers = np.unique(labels[known], return_inverse=True)
         targets = np.full(len(labels), -1)
         targets[known] = numbers
         source = arrays(samples, targets, classes=[str(name) for name in classes], mirror=self.mirror)
-        split = make_split(source, labels=None)
         recipe = self._recipe(source.train)
+        split = make_split(source, labels=None, seed=recipe.seed)
         trained = fit(
             recipe, split, callbacks=self._callbacks(), weights=self._last_weights(classes, source.train.shape)
         )
@@ -117,13 +128,23 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of every row."""
+        """The most probable class of every row.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> model.predict([[-0.1], [1.2]]).tolist()
+        [5, 7]
+        """
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     @torch.no_grad()
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(n, K), the classes in the order of `classes_`."""
+        """(n, K), the classes in the order of `classes_`.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> (model.predict_proba([[-0.1], [1.2]]) > 0.5).tolist()
+        [[True, False], [False, True]]
+        """
         check_is_fitted(self)
         store = as_store(self._samples(X, reset=False), self.shape_)
         blocks = batches(store, np.arange(len(store)))
@@ -131,14 +152,25 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         return probs / probs.sum(1, keepdims=True)
 
     def decide(self, X: Any) -> Decisions:
-        """Label, confidence, threshold with its parts and reason, for rows of any kind; as `instant label` has them."""
+        """Label, confidence, threshold with its parts and reason, for any rows; as `instant label` has them.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> found = model.decide([[-0.1], [1.2]])
+        >>> found.label.tolist(), ((found.confidence > found.tau) == found.accepted).all()  # numbers into classes_
+        ([0, 1], np.True_)
+        """
         check_is_fitted(self)
         self._require_rule()
         store = as_store(self._samples(X, reset=False), self.shape_)
         return decide_rows(self.judge_, store, np.arange(len(store)), self._names())
 
     def labels_frame(self) -> Any:
-        """The decision table of the training rows as a pandas DataFrame, with the reason of each in words."""
+        """The decision table of the training rows as a pandas DataFrame, with the reason of each in words.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> model.labels_frame()[["label", "given"]].values.tolist()
+        [[5, True], [5, False], [7, True], [7, False]]
+        """
         import pandas as pd
 
         check_is_fitted(self)
@@ -165,7 +197,8 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     def _samples(self, X: Any, *, reset: bool) -> Any:
         """Vectors as scikit-learn checks them; images as they are."""
         if isinstance(X, torch.Tensor):
-            X = X.detach().cpu().numpy()
+            X = X.detach().cpu()
+            X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
         if not hasattr(X, "toarray") and len(shape := np.asarray(X).shape) in (3, 4):
             size = math.prod(shape[1:])
             if not reset and size != self.n_features_in_:
@@ -177,45 +210,37 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             return X
         return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1)
 
-    def _labels(self, y: Any, samples: Any) -> tuple[np.ndarray, np.ndarray]:
-        """One label a row, and which of them are known."""
-        name = type(self).__name__
-        if y is None:
-            raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
-        if isinstance(y, torch.Tensor):
-            y = y.detach().cpu().numpy()
-        labels = column_or_1d(y, warn=True)
-        check_consistent_length(samples, labels)
-        known = ~np.array([_missing(value) for value in labels.tolist()], bool)
-        found = labels[known]
-        if not len(found):
-            raise ValueError(f"y: no row is labelled; {name} needs at least one label of each class.")
-        if found.dtype.kind == "f":
-            assert_all_finite(found)
-        if found.dtype == object:
-            found = np.array(found.tolist())
-            labels = np.where(known, labels, "" if found.dtype.kind == "U" else -1)
-            labels = labels.astype(found.dtype) if found.dtype.kind in "UiufbO" else labels
-        check_classification_targets(found)
-        if len(np.unique(found)) < 2:
-            raise ValueError(
-                f"y: the labelled rows are all of one class, {found[0]!r}; {name} needs two classes or more."
-            )
-        return labels, known
-
     def _recipe(self, train: Store) -> Recipe:
+        """The recipe for vectors or images with our parameters on top; no step asks for more rows than there are."""
+        for name in IGNORED:
+            if name in self._settings:
+                raise ValueError(
+                    f"settings: {name!r} is not taken there; data and labels are X and y, method and mirror parameters."
+                )
         base = images_recipe if train.is_images else vectors_recipe
-        batch = min(self.batch, len(train))
-        settings = {
+        given = {
             "steps": self.steps,
-            "batch": batch,
-            "ratio": max(1, min(self.ratio, len(train) // batch)),
+            "batch": self.batch,
+            "ratio": self.ratio,
             "seed": int(check_random_state(self.random_state).randint(2**31)),
             "device": self.device,
         }
-        return base(method=self.method).override(
-            {key: str(value) for key, value in {**settings, **(self.settings or {})}.items()}
-        )
+        recipe = base(method=self.method).override({key: str(value) for key, value in (given | self._settings).items()})
+        batch = min(recipe.batch, len(train))
+        return dataclasses.replace(recipe, batch=batch, ratio=max(1, min(recipe.ratio, len(train) // batch)))
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return dict(self.settings or {})
+
+    def _check_parameters(self) -> None:
+        """What `Recipe` does not check, because it never sees it."""
+        if not isinstance(self.method, str):
+            raise ValueError(f"method={self.method!r} must be the name of a method, as 'instant' or 'fixmatch'.")
+        if not isinstance(self.mirror, bool | np.bool_):
+            raise ValueError(f"mirror={self.mirror!r} must be True or False.")
+        if not isinstance(self.settings, dict | None):
+            raise ValueError(f"settings={self.settings!r} must be None or a dict, as {{'optim.lr': 0.05}}.")
 
     def _callbacks(self) -> list[Callback]:
         return [_Bar(self.method)] if self.verbose else []
@@ -276,7 +301,7 @@ class InstanTClassifier(SemiSupervisedClassifier):
     def __init__(
         self,
         *,
-        steps: int = 300,
+        steps: int = 600,
         batch: int = 32,
         ratio: int = 4,
         settings: dict[str, Any] | None = None,
@@ -301,9 +326,3 @@ class _Bar(ProgressBar):
 
     def end(self, summary: dict[str, Any]) -> None:
         self.__exit__(None, None, None)
-
-
-def _missing(value: Any) -> bool:
-    if value is None or value == "":
-        return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and (value != value or value == -1)

@@ -38,6 +38,11 @@ class StrongVector(nn.Module):
         return torch.where(dropped, 0.0, noisy)
 
 
-def for_vectors() -> tuple[WeakVector, StrongVector]:
-    """The weak and the strong policy."""
-    return WeakVector(), StrongVector()
+def between(samples: Tensor, others: Tensor, key: Tensor) -> Tensor:
+    """A point on the way from each sample (B, D) to its other one, uniformly drawn."""
+    return samples + random.uniform(key, len(samples), 1) * (others - samples)
+
+
+def for_vectors(noise: float = 0.1) -> tuple[WeakVector, StrongVector]:
+    """The weak and the strong policy; the strong noise is 2.5 times the weak one."""
+    return WeakVector(noise), StrongVector(2.5 * noise)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from instant import random
+from instant.augment.vectors import between
 from instant.data.sampler import Draw
 from instant.data.samples import Resident, Streamed
 from instant.data.split import Split
@@ -18,7 +19,7 @@ from instant.types import Views, Wants
 Policy = Callable[[Tensor, Tensor], Tensor]
 """(samples, key) -> samples: an augmentation, of uint8 images or of standardised vectors."""
 
-LABELLED, POOL, WEAK, SECOND, METHOD = range(5)  # streams of randomness
+LABELLED, POOL, WEAK, SECOND, METHOD, NEIGHBOUR = range(6)  # streams of randomness
 
 
 class Normalise(nn.Module):
@@ -58,6 +59,7 @@ class Feed(nn.Module):
         weak: Policy,
         strong: Policy,
         seed: int,
+        near: Tensor | None = None,
         streamed: bool = False,
     ) -> None:
         super().__init__()
@@ -78,7 +80,7 @@ class Feed(nn.Module):
         self.normalise = Normalise(split.mean, split.std, images=self.images)
         key = random.root(seed)
         keys = random.fold(key, LABELLED), random.fold(key, POOL)
-        self.draw = Draw(split.labelled, split.pool, batch=batch, unlabelled=rows, keys=keys)
+        self.draw = Draw(split.labelled, split.pool, batch=batch, unlabelled=rows, keys=keys, near=near)
         self.samples: Resident | Streamed
         if streamed:
             self.samples = Streamed(split.train.samples, copy.deepcopy(self.draw))
@@ -100,11 +102,15 @@ class Feed(nn.Module):
         key = random.fold(self.key, step)
         place_l, index, rows = self.draw(step)
         samples = self.samples(rows)
-        weak = self._view(self.weak, samples, random.fold(key, WEAK))
+        seen = len(place_l) + len(index)
+        weak = self._view(self.weak, samples[:seen], random.fold(key, WEAK))
         x_l, x_w = weak.split([len(place_l), len(index)])
         x_s = x_w[:0]
         if self.wants.second != "none":
-            x_s = self._view(self.second, samples[len(place_l) :], random.fold(key, SECOND))
+            second = samples[len(place_l) : seen]
+            if len(samples) > seen:
+                second = between(second, samples[seen:], random.fold(key, NEIGHBOUR))
+            x_s = self._view(self.second, second, random.fold(key, SECOND))
         return Views(x_l, self.targets[place_l], x_w, x_s, index, step, random.fold(key, METHOD))
 
     def _view(self, policy: Policy, samples: Tensor, key: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class Drawn(NamedTuple):
 
     place_l: Tensor  # (L,) positions among the labelled
     index: Tensor  # type: ignore[assignment]  # (B,) positions in the pool; hides tuple.index
-    rows: Tensor  # (L + B,) where both lie in the data
+    rows: Tensor  # (L + B,) where both lie in the data, or (L + 2 B,): then a neighbour of each unlabelled one
 
 
 class Draw(nn.Module):
@@ -62,20 +62,30 @@ class Draw(nn.Module):
 
     labelled: Tensor
     pool: Tensor
+    near: Tensor | None
 
     def __init__(
-        self, labelled: np.ndarray, pool: np.ndarray, *, batch: int, unlabelled: int, keys: tuple[Tensor, Tensor]
+        self,
+        labelled: np.ndarray,
+        pool: np.ndarray,
+        *,
+        batch: int,
+        unlabelled: int,
+        keys: tuple[Tensor, Tensor],
+        near: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.sample_l = Sampler(len(labelled), batch, keys[0])
         self.sample_u = Sampler(len(pool), unlabelled, keys[1]) if unlabelled else None
         self.register_buffer("labelled", torch.from_numpy(labelled), persistent=False)
         self.register_buffer("pool", torch.from_numpy(pool), persistent=False)
+        self.register_buffer("near", near, persistent=False)  # (pool, k): where the neighbours of each lie in the data
 
     @property
     def size(self) -> int:
-        """L + B."""
-        return self.sample_l.batch + (0 if self.sample_u is None else self.sample_u.batch)
+        """L + B, or L + 2 B with neighbours."""
+        unlabelled = 0 if self.sample_u is None else self.sample_u.batch
+        return self.sample_l.batch + (unlabelled if self.near is None else 2 * unlabelled)
 
     def prepare(self, step: int) -> None:
         """The host's part: renew the windows of the samplers when they run out."""
@@ -85,5 +95,12 @@ class Draw(nn.Module):
 
     def forward(self, step: Tensor) -> Drawn:
         place_l = self.sample_l(step)
-        index = self.pool[:0] if self.sample_u is None else self.sample_u(step)
-        return Drawn(place_l, index, torch.cat([self.labelled[place_l], self.pool[index]]))
+        rows = [self.labelled[place_l]]
+        if self.sample_u is None:
+            return Drawn(place_l, self.pool[:0], rows[0])
+        index = self.sample_u(step)
+        rows.append(self.pool[index])
+        if self.near is not None:
+            choice = random.integers(random.fold(self.sample_u.key, step), self.near.shape[1], len(index))
+            rows.append(self.near[index, choice])
+        return Drawn(place_l, index, torch.cat(rows))

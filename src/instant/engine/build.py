@@ -13,6 +13,7 @@ from instant.backbones.base import set_seed
 from instant.config import Recipe
 from instant.data.feed import Feed, Policy
 from instant.data.folder.read import OWN, read_own
+from instant.data.neighbours import neighbours
 from instant.data.source import Source
 from instant.data.sources import load
 from instant.data.split import Split, make_split
@@ -78,7 +79,7 @@ def build_program(
     report = None if recipe.pretrained is None else load_pretrained(model, recipe.pretrained)
     set_seed(model, recipe.seed + 2**63)  # another root than the feed's, whose streams have the same numbers
     if policies is None:
-        policies = for_vectors()
+        policies = for_vectors(recipe.noise)
         if split.train.is_images:
             mirror = split.mirror if recipe.mirror is None else recipe.mirror
             policies = for_images(shape[0], mirror, shift=recipe.shift, operations=recipe.operations)
@@ -87,6 +88,9 @@ def build_program(
     if device.type == "cuda" and split.train.is_images:
         learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     weak, strong = policies
+    near = None
+    if recipe.neighbours and built.wants.second == "strong" and not split.train.is_images:
+        near = neighbours(split, recipe.neighbours, device=device)
     too_large = why_streamed(recipe.memory, split, device)
     feed = Feed(
         split,
@@ -96,6 +100,7 @@ def build_program(
         weak=weak,
         strong=strong,
         seed=recipe.seed,
+        near=near,
         streamed=too_large is not None,
     ).to(device)
     feed.note = too_large

@@ -14,6 +14,7 @@ from instant.data.store import Store, blocks, not_finite
 from instant.errors import InputError
 
 Channels = Literal["first", "last"]
+MANY = 50  # features, from which on they may be pixels or embeddings, all of one unit
 
 
 def arrays(
@@ -34,7 +35,8 @@ def arrays(
     `y` holds class numbers with -1 for unlabelled, or class names with None, NaN or "" for unlabelled. Without
     `classes`, the classes are the values in `y`, sorted; with it, numbers count from 0 along it. `channels` is
     needed only where both the second and the last axis could be colours. Without `mean` and `std` those of `x`
-    are used, with 1 for a deviation of 0. Without `x_test` the test part is empty.
+    are used, with 1 for a deviation of 0; 50 or more features with spans that are mostly within a factor of ten of
+    each other, as pixels have, share one deviation. Without `x_test` the test part is empty.
 
     >>> source = arrays([[0.0, 1.0], [4.0, 1.0], [2.0, 1.0]], ["cat", "dog", None])
     >>> source.classes, source.targets.tolist(), source.mean
@@ -159,10 +161,30 @@ def _bytes(images: np.ndarray, what: str) -> np.ndarray:
 
 
 def _vector_statistics(vectors: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean of every feature and what it is divided by: one number for all where they share a unit."""
     # In float64 the sum of equal float32 numbers is exact, so a constant feature deviates by exactly 0.
     mean = sum(part.sum(axis=0, dtype=np.float64) for part in blocks(vectors)) / len(vectors)
     std = np.sqrt(sum(np.square(part - mean).sum(axis=0) for part in blocks(vectors)) / len(vectors))
+    if _share_a_unit(vectors):
+        std = np.full_like(std, np.sqrt(np.square(std[std > 0]).mean()))
     return tuple(mean.tolist()), tuple(np.where(std == 0, 1.0, std).tolist())
+
+
+def _share_a_unit(vectors: np.ndarray) -> bool:
+    """Whether the spans of most features are alike, as those of pixels are and those of ages and incomes are not.
+
+    Dividing each pixel by its own deviation would make those that are nearly always black the loudest.
+    """
+    low, high = vectors[0].copy(), vectors[0].copy()
+    for part in blocks(vectors):
+        np.minimum(low, part.min(axis=0), out=low)
+        np.maximum(high, part.max(axis=0), out=high)
+    spans = np.subtract(high, low, dtype=np.float64)
+    spans = spans[spans > 0]
+    if len(spans) < MANY:
+        return False
+    short, long = np.quantile(spans, [0.1, 0.9])
+    return bool(long < 10 * short)
 
 
 def _given(values: Sequence[float] | None, what: str, found: tuple[float, ...]) -> tuple[float, ...]:
