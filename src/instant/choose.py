@@ -16,7 +16,7 @@ from instant.data.source import Source
 from instant.engine.device import choose_device
 from instant.engine.optim import Optim
 from instant.errors import InputError
-from instant.recipes import classic, small
+from instant.recipes import classic, small, vectors
 
 ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on knowing the accuracy
 KEPT = 64  # pixels a side up to which images of one size are not resized
@@ -100,25 +100,20 @@ def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tu
     where = "there is a GPU" if gpu else "there is no GPU"
     changes: dict[str, Any] = {}
     if not source.train.is_images:
-        base, net = small, "mlp"
-        why = f"vectors of {source.train.shape[0]} features"
+        recipe, why = vectors(None, method), f"vectors of {source.train.shape[0]} features"
     elif gpu:
-        base, net = classic, "wrn_28_2"
-        why = f"images, and {where}"
-    else:
-        base, net = small, "small_cnn"
-        why = f"images, and {where}"
-    if base is classic:
+        recipe, why = classic(OWN, None, method), f"images, and {where}"
         changes |= {"steps": 20_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
-    elif net == "mlp" or samples < 2000:
+    else:
+        recipe, why = small(OWN, None, method), f"images, and {where}"
         changes["steps"] = 600
-    else:  # docs/own-data.md measures these
-        changes |= {"steps": 1500, "optim": Optim(lr=0.05, cycles=0.5), "ema": 0.99, "backbone_options": {"width": 16}}
-    if base is small and source.train.is_images and source.train.shape[1] > 40:
-        changes["batch"] = 16
+        if samples >= 2000:  # docs/own-data.md measures these
+            changes |= {"steps": 1500, "optim": Optim(lr=0.05, cycles=0.5)}
+            changes |= {"ema": 0.99, "backbone_options": {"width": 16}}
+        if source.train.shape[1] > 40:
+            changes["batch"] = 16
     held = 0 if fewer or labels.min() < ENOUGH else int(labels.min()) // 5
-    changes["validation"] = held * len(source.classes)
-    recipe = base(OWN, None, method, backbone=net, **changes)
+    recipe = dataclasses.replace(recipe, source=OWN, validation=held * len(source.classes), **changes)
     fits = max(1, (samples - recipe.validation) // recipe.ratio)
     size = "for the size of the samples"
     if fits < recipe.batch:
@@ -134,13 +129,13 @@ def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tu
             if held
             else f"none: below {ENOUGH} labels a class all are better trained on; accuracy is not measured",
         ),
-        Choice("backbone", net, why),
+        Choice("backbone", recipe.backbone, why),
         *(
             Choice(f"backbone.{name}", str(value), "a third of the time that twice the width takes")
             for name, value in recipe.backbone_options.items()
         ),
         Choice("steps", f"{recipe.steps:,}", f"{samples:,} samples, and {where}; more may help, and takes longer"),
-        Choice("optim.lr", f"{recipe.optim.lr:g}", f"goes with {net} and so many steps"),
+        Choice("optim.lr", f"{recipe.optim.lr:g}", f"goes with {recipe.backbone} and so many steps"),
         Choice("batch", f"{recipe.batch}, and {recipe.ratio} x unlabelled", size),
     ]
     if source.train.is_images:
