@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    short, code = re.findall(r"```python\n(.*?)```", README, re.S)
     rng = np.random.default_rng(0)
     y_test = np.arange(60) % 3
     centres = rng.normal(size=(3, 5)) * 4
@@ -26,6 +26,7 @@ def test_the_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> No
         "x_test": centres[y_test] + rng.normal(size=(60, 5)),
         "y_test": y_test,
     }
+    exec(short, names | {"X": names["x"], "X_new": names["x_test"]})
     exec(code.replace("vectors()", 'vectors().override({"steps": "60"})'), names)
     assert float(capsys.readouterr().out) > 0.9
 
