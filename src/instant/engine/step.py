@@ -24,7 +24,7 @@ Way = Literal["eager", "compiled", "captured"]
 class Program(nn.Module):
     """Everything a step reads and writes: feed, learner, optimizers, meter and the clock, all on one device.
 
-    A step does, in this order: sample and augment; forward; backward; commit the method's state; clip; measure;
+    A step does, in this order: sample and augment; forward; backward; clip; commit the method's state; measure;
     advance the clock; update; average the teacher. It never waits for the host. `feed.prepare` is the host's part.
     A captured step finds its views laid out and draws those of the next one beside the rest, where they cost little.
     """
