@@ -153,7 +153,7 @@ def test_problems_are_listed_also_where_the_run_stops(capsys: Capture) -> None:
         (["digits", "--labels", "labels.csv"], "--labels goes with files of your own"),
         (["digits", "side=32"], "side=32 is for images of your own"),
         (["x.npy", "--labels", "y.npy", "side=32"], "side=32 is for image files"),
-        (["--resume", "run", "--labels", "labels.csv"], "--resume takes everything"),
+        (["--resume", "run", "--labels", "labels.csv", "--force"], "--resume takes everything"),
     ],
 )
 def test_one_sentence(words: list[str], sentence: str, capsys: Capture) -> None:
