@@ -166,6 +166,8 @@ def test_a_run_goes_on_on_another_machine(tmp_path: Path, capsys: pytest.Capture
     assert main(["train", "--resume", str(moved)]) == 2
     assert main(["train", "--resume", str(moved), "steps=9"]) == 2
     assert "--resume takes steps from the run folder; only data, device, memory may be given" in capsys.readouterr().err
+    assert main(["train", "--resume", str(moved), f"data={there / 'points.npz'}", "oops"]) == 2
+    assert "oops" in capsys.readouterr().err
     assert main(["train", "--resume", str(moved), f"data={there / 'points.npz'}", "device=cpu"]) == 0
     assert moved.recipe().data == str(there / "points.npz")
     assert (moved.path / "model.safetensors").read_bytes() == (straight.path / "model.safetensors").read_bytes()

@@ -85,11 +85,10 @@ def train(
     problems: list[Flaw] = []
     data = None
     if resume is not None:
-        given = _settings([word for word in (source, *(settings or [])) if word is not None and "=" in word])
         if (source is not None and "=" not in source) or out is not None or force:
             raise InputError("--resume takes everything from the run folder; give it alone.")
         run = Run(resume)
-        recipe = run.moved(given, labels)
+        recipe = run.moved(_settings([*([] if source is None else [source]), *(settings or [])]), labels)
         if run.finished:
             raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run}")
     elif source is None:
