@@ -42,6 +42,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("ema", "0", 0.0),
     ("clip", "1.5", 1.5),
     ("weak_gradient", "true", True),
+    ("strong_labels", "0.5", 0.5),
     ("shift", "0", 0.0),
     ("operations", "2", 2),
     ("mirror", "false", False),

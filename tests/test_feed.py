@@ -139,6 +139,19 @@ def test_positions_count_in_the_pool_not_in_the_data() -> None:
         assert not set(shown(views.x_w).tolist()) & set(split.validation.tolist())
 
 
+def test_some_labelled_rows_are_in_strong_views_and_nothing_else_changes() -> None:
+    def marked(samples: Tensor, key: Tensor) -> Tensor:
+        return samples + 128
+
+    split = numbered()
+    plain, hard = (make_feed(split, strong=marked, strong_labels=share) for share in (0.0, 0.5))
+    for step in (0, 3):
+        one, two = at(plain, step), at(hard, step)
+        for name in ("y_l", "x_w", "x_s", "index", "key"):
+            assert torch.equal(getattr(one, name), getattr(two, name)), name
+        assert shown(two.x_l).tolist() == (shown(one.x_l) + torch.tensor([0, 0, 128, 128])).tolist()
+
+
 def test_a_batch_may_be_larger_than_the_labelled_set() -> None:
     views = at(make_feed(numbered(), batch=20), 0)
     assert torch.bincount(shown(views.x_l)).max() <= 4  # 20 draws of 6: three whole epochs and a part

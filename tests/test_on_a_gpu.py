@@ -16,6 +16,7 @@ from instant.engine.fit import Interrupted, fit
 from instant.engine.step import Program
 from instant.recipes import resolve
 from instant.run import Run
+from instant.transition.registry import TRANSITIONS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -92,6 +93,37 @@ def test_every_method_can_be_recorded(method: str) -> None:
         program(step)
     assert program.way == "captured", said
     assert np.isfinite(program.meter.read()["loss"])
+
+
+@pytest.mark.parametrize("transition", list(TRANSITIONS))
+def test_every_estimator_of_T_can_be_recorded(transition: str) -> None:
+    settings = {"device": "cuda", "step": "captured", "method.transition": transition}
+    program = build_program(*points(**settings))
+    said: list[str] = []
+    program.announce = said.append
+    for step in range(5):
+        program(step)
+    assert program.way == "captured", said
+
+
+def test_a_module_that_waits_for_the_host_runs_compiled_instead() -> None:
+    program = build_program(*points("fixmatch", device="cuda", step="captured"))
+    model = program.learner.model
+    waited: list[float] = []
+
+    def wait(module: torch.nn.Module, inputs: tuple, outputs: object) -> None:
+        waited.append(float(inputs[0].sum()))
+
+    model.register_forward_hook(wait)
+    said: list[str] = []
+    program.announce = said.append
+    for step in range(5):
+        program(step)
+    assert program.way == "compiled"
+    assert "the step cannot be recorded as a CUDA graph" in said[-1], said
+    assert int(program.clock) == 5
+    assert np.isfinite(program.meter.read()["loss"])
+    assert len(waited) > 5
 
 
 def test_a_recorded_step_that_goes_back_draws_its_views_again() -> None:

@@ -40,6 +40,7 @@ class Recipe:
     clip: float = 0.0  # largest gradient norm; 0: no clipping
     weak_gradient: bool = False  # True: weak rows go through the backward pass too, slower (backbones/rows.py)
 
+    strong_labels: float = 0.0  # share of the labelled samples of a step that are in strong views, not weak ones
     shift: float = 1 / 8  # weak views of an image: the largest shift, as a share of its side
     operations: int = 3  # of the 14 operations, how many a strong view of an image goes through
     mirror: bool | None = None  # may a view be mirrored, left to right? None: as the source says
@@ -62,6 +63,10 @@ class Recipe:
                 raise InputError(f"{name}={getattr(self, name)} must be at least 1 and below 2^31.")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema={self.ema} must lie in [0, 1); 0 means no averaging.")
+        if not 0 <= self.strong_labels <= 1:
+            raise InputError(
+                f"strong_labels={self.strong_labels} must lie in [0, 1]: it is a share of labelled rows."
+            )
         if not 0 <= self.shift <= 0.5:
             raise InputError(f"shift={self.shift} must lie in [0, 0.5]: it is a share of the image's side.")
         for name in ("validation", "clip", "noise", "neighbours"):

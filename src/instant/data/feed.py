@@ -19,7 +19,7 @@ from instant.types import Views, Wants
 Policy = Callable[[Tensor, Tensor], Tensor]
 """(samples, key) -> samples: an augmentation, of uint8 images or of standardised vectors."""
 
-LABELLED, POOL, WEAK, SECOND, METHOD, NEIGHBOUR = range(6)  # streams of randomness
+LABELLED, POOL, WEAK, SECOND, METHOD, NEIGHBOUR, STRONG = range(7)  # streams of randomness
 
 
 class Normalise(nn.Module):
@@ -61,6 +61,7 @@ class Feed(nn.Module):
         seed: int,
         near: Tensor | None = None,
         streamed: bool = False,
+        strong_labels: float = 0.0,
     ) -> None:
         super().__init__()
         rows = batch * ratio if wants.weak else 0
@@ -75,6 +76,8 @@ class Feed(nn.Module):
             )
         self.wants = wants
         self.weak = weak
+        self.strong = strong
+        self.hardened = round(strong_labels * batch)  # labelled rows of a step in strong views, the last ones
         self.second = weak if wants.second == "weak" else strong
         self.images = split.train.is_images
         self.normalise = Normalise(split.mean, split.std, images=self.images)
@@ -105,6 +108,9 @@ class Feed(nn.Module):
         seen = len(place_l) + len(index)
         weak = self._view(self.weak, samples[:seen], random.fold(key, WEAK))
         x_l, x_w = weak.split([len(place_l), len(index)])
+        if self.hardened:
+            some = samples[len(place_l) - self.hardened : len(place_l)]
+            x_l = torch.cat([x_l[: -self.hardened], self._view(self.strong, some, random.fold(key, STRONG))])
         x_s = x_w[:0]
         if self.wants.second != "none":
             second = samples[len(place_l) : seen]

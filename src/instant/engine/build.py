@@ -102,6 +102,7 @@ def build_program(
         seed=recipe.seed,
         near=near,
         streamed=too_large is not None,
+        strong_labels=recipe.strong_labels,
     ).to(device)
     feed.note = too_large
     meter = Meter(split.oracle, classes).to(device)
