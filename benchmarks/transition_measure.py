@@ -192,8 +192,6 @@ def measure_source(job: Job) -> Row:
     from instant.engine.build import split_for
     from instant.engine.fit import fit
     from instant.recipes import resolve, vectors
-    from instant.rules.instance import instance_margin
-    from instant.transition import inflow
 
     settings = {"labels": str(job.labels), "seed": str(job.seed), "method.transition": job.transition}
     settings |= {"method.confident": str(job.confident)} if job.confident else {}
@@ -218,6 +216,21 @@ def measure_source(job: Job) -> Row:
             tables.append((matrix if matrix.ndim == 3 else matrix.expand(len(x), -1, -1)).cpu())
             rows.append(torch.softmax(out.logits, 1).cpu())
     probs, matrix = torch.cat(rows), torch.cat(tables)
+    return against_confusion(probs, matrix, y) | {
+        "share": trained.summary["utilisation"],
+        "precision": trained.summary["pseudo_label_accuracy"],
+        "accuracy": trained.summary["accuracy_last"],
+        "seconds": round(trained.summary["seconds"], 1),
+    }
+
+
+def against_confusion(probs: Any, matrix: Any, y: Any) -> Row:
+    """T(x) of held-out samples, (N, K, K), and its thresholds, against how the samples of each class are called."""
+    import torch
+
+    from instant.rules.instance import instance_margin
+    from instant.transition import inflow
+
     called, classes = probs.argmax(1), probs.shape[1]
     members = torch.nn.functional.one_hot(y, classes).float()  # (N, K)
     members = members / members.sum(0)
@@ -229,8 +242,4 @@ def measure_source(job: Job) -> Row:
         "error_identity": float((torch.eye(classes) - confusion).abs().mean()),
         "error_tau": float((tau - true_tau).abs().mean()),
         "surprise": float(-matrix[torch.arange(len(y)), y, called].clamp_min(1e-4).log().mean()),
-        "share": trained.summary["utilisation"],
-        "precision": trained.summary["pseudo_label_accuracy"],
-        "accuracy": trained.summary["accuracy_last"],
-        "seconds": round(trained.summary["seconds"], 1),
     }
