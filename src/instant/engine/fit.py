@@ -14,7 +14,7 @@ from torch import Tensor
 from instant.config import Recipe
 from instant.data.feed import Policy
 from instant.data.split import Split
-from instant.engine.build import build_program
+from instant.engine.build import build_program, suited
 from instant.engine.evaluate import evaluate
 from instant.engine.interrupt import Interrupted, interrupt_flag
 from instant.engine.step import Program
@@ -62,9 +62,11 @@ def fit(
     """Train; with a `run`, keep checkpoints, curves and results in its folder, and `resume` from there.
 
     A run that is already in the folder is only replaced with `force`, and only once the recipe is known to be good.
-    `policies` (weak, strong) and `method` stand in for what the recipe names, for functions that have no name.
+    `policies` (weak, strong) and `method` stand in for what the recipe names, for functions that have no name. Options
+    that the recipe set by itself and `method` does not take are left out; those that somebody asked for are refused.
     `weights` are a network's to start from, instead of fresh ones.
     """
+    recipe = suited(recipe, method)  # what the run folder keeps is what was trained
     program = build_program(recipe, split, policies=policies, method=method)
     if weights is not None:
         for network in filter(None, (program.learner.model, program.learner.teacher)):
