@@ -29,7 +29,18 @@ def report(
     run = Run(folder)
     recipe = run.recipe()
     run.summary()  # or a sentence: the run is not finished
-    show_report(run, split_for(recipe, source_for(recipe)), with_baseline=with_baseline, out=out)
+    split = split_for(recipe, source_for(recipe))
+    show_report(run, split, with_baseline=with_baseline and worth_a_baseline(split), out=out)
+
+
+def worth_a_baseline(split: Split) -> bool:
+    """Or a sentence: nothing could be said of it, so the time is better kept."""
+    from instant.report.baseline import comparable
+
+    if not comparable(split):
+        say("No baseline is trained: no labels are held out to compare accuracies on. Train with validation=N.")
+        return False
+    return True
 
 
 def show_report(

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from instant.cli.report import show_report
+from instant.cli.report import show_report, worth_a_baseline
 from instant.cli.shared import complain, console, key_values, say_problems
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
@@ -68,6 +68,7 @@ def train(
     split = split_for(recipe, job.source)
     if resume is not None:
         run.go_on(recipe, split)
+    baseline = baseline and worth_a_baseline(split)
     with ProgressBar(recipe.method, console) as bar:
         watch = Watch(bar.note)
         watching = [Announcement(run, console), bar, watch]
