@@ -354,6 +354,11 @@ def test_help(words: list[str], capsys: Capture) -> None:
     assert err == ""
 
 
+def test_help_does_not_wait_for_torch() -> None:
+    program = "import sys; from instant.cli import main; main(['train', '--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
+
+
 def test_a_run_with_validation_says_what_it_costs(capsys: Capture, tmp_path: Path) -> None:
     assert main(["train", "digits", *TINY, "validation=20", "--out", "run"]) == 0
     out = capsys.readouterr().out

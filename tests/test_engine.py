@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from runs import (
 )
 
 from instant import random, recipes
+from instant.algorithms import METHODS
 from instant.backbones.base import DropPath
 from instant.cli import main
 from instant.data.feed import METHOD, SECOND, WEAK
@@ -28,8 +30,11 @@ from instant.engine.build import build_program, split_for
 from instant.engine.fit import Trained, fit
 from instant.engine.step import keep_compiled
 from instant.errors import InputError
+from instant.match import Match
 from instant.progress import ProgressBar, describe
+from instant.rules import Fixed
 from instant.run import Run
+from instant.types import Method, Problem
 
 
 def test_two_runs_with_one_seed_are_equal_and_another_seed_is_another_run() -> None:
@@ -121,6 +126,41 @@ def test_what_a_program_cannot_be_built_from(settings: dict[str, str], sentence:
     with pytest.raises(InputError) as error:
         build_program(recipe.override(settings), split)
     assert str(error.value).startswith(sentence)
+
+
+def plain(problem: Problem, *, threshold: float = 0.5) -> Match:
+    return Match(Fixed(threshold))
+
+
+def test_a_function_stands_in_for_a_method_that_takes_other_options(tmp_path: Path) -> None:
+    """`vectors` sets base, transition_lr and momentum for instant; a function that lacks them goes without."""
+    recipe, split = points()
+    assert recipe.method_options.keys() == {"base", "transition_lr", "momentum"}
+    run = Run(tmp_path / "run")
+    trained = fit(recipe.override({"method.threshold": "0.25"}), split, run=run, method=plain)
+    assert float(trained.learner.method.rule.value) == 0.25
+    assert run.recipe().method_options == {"threshold": 0.25}  # what was trained, so that it can be resumed
+    again = fit(run.recipe(), split, run=run, resume=True, method=plain)
+    assert_equal(again.learner.state_dict(), trained.learner.state_dict())
+    renamed = recipe.override({"method": "fixmatch"})
+    assert fit(renamed, split).recipe.method_options == {}
+    for wish in ({"method.base": "0.95"}, {"method.base": "0.9"}):  # asked for, be it the recipe's own value
+        with pytest.raises(InputError, match=r"method.base is not an option of plain; choose one of: threshold"):
+            fit(recipe.override(wish), split, method=plain)
+    assert fit(recipe, split, method=METHODS["instant"]).recipe.method_options == recipe.method_options
+
+
+def test_a_function_that_hands_its_options_on_gets_them_all() -> None:
+    seen: dict[str, Any] = {}
+
+    def handing_on(problem: Problem, **options: Any) -> Method:
+        seen.update(options)
+        return METHODS["instant"](problem, **options)
+
+    recipe, split = points()
+    recipe = recipe.override({"method.kappa": "labelled"})
+    fit(recipe, split, method=handing_on)
+    assert seen == {"base": 0.95, "transition_lr": 0.001, "momentum": 0.98, "kappa": "labelled"}
 
 
 def test_compiled_equals_eager() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -337,6 +338,29 @@ def test_a_second_run_decodes_nothing(tmp_path: Path, decodings: list[str]) -> N
     assert len(decodings) == 10
     assert np.array_equal(first.train.samples, again.train.samples)
     assert (first.mean, first.std) == (again.mean, again.std)
+
+
+def test_what_is_decoded_may_be_deleted(tmp_path: Path, home: Path, decodings: list[str]) -> None:
+    """All of it, or a file of it: a source in use stays whole, the next one decodes again."""
+    table = photos(tmp_path / "p", count=10)
+    first, _ = read(tmp_path / "p", table)
+    pixels = np.array(first.train.samples)
+    for number, deleted in enumerate((home, next(home.rglob("pixels.u8")), next(home.rglob("card.json"))), start=1):
+        shutil.rmtree(deleted) if deleted.is_dir() else deleted.unlink()
+        assert np.array_equal(first.train.samples, pixels)
+        again, flaws = read(tmp_path / "p", table)
+        assert (len(decodings), flaws) == (10 + 10 * number, {})
+        assert np.array_equal(again.train.samples, pixels)
+
+
+def test_a_cut_store_says_what_helps(tmp_path: Path, home: Path, decodings: list[str]) -> None:
+    table = photos(tmp_path / "p", count=10)
+    pixels, store = np.array(read(tmp_path / "p", table)[0].train.samples), next(home.rglob("pixels.u8"))
+    os.truncate(store, 100)
+    with pytest.raises(InputError, match=r"cut short: expected 1,920 bytes, got 100\. Delete it and load again"):
+        read(tmp_path / "p", table)  # 1,920: ten images of 3 x 8 x 8
+    store.unlink()
+    assert np.array_equal(read(tmp_path / "p", table)[0].train.samples, pixels)
 
 
 def test_a_changed_file_is_seen_also_with_its_size_and_date(tmp_path: Path, decodings: list[str]) -> None:

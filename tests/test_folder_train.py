@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,9 @@ def test_a_folder_is_trained_on_and_found_again(capsys: Capture) -> None:
     assert main(["label", "run", "--out", "found.csv"]) == 0
     ids = [line.split(",")[0].strip('"') for line in Path("found.csv").read_text().splitlines()[1:]]
     assert ids == sorted(p.name for p in Path("photos").glob("*.png"))
+    shutil.rmtree("cache")  # as docs/own-data.md allows
+    assert main(["label", "run", "--out", "again.csv"]) == 0
+    assert Path("again.csv").read_text() == Path("found.csv").read_text()
 
 
 def test_a_validation_part_is_counted_and_evaluated(capsys: Capture) -> None:

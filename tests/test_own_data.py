@@ -13,6 +13,9 @@ import instant
 from instant.cli import main
 from instant.data.source import Source
 from instant.data.store import Store
+from instant.engine.build import source_for, split_for
+from instant.report.baseline import find_baseline
+from instant.run import Run
 
 SCRIPT = Path(__file__).parents[1] / "docs" / "examples" / "clothes.py"
 NAMES = ("T-shirt/top", "Bag")
@@ -61,9 +64,12 @@ def test_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     rows = table("clothes/labels.csv")
     assert [label for _, label in rows] == ["T-shirt/top"] * 4 + ["Bag"] * 4
     assert all(NAMES[int(name[:5]) % 2] == label for name, label in rows)
-    words = ["clothes/photos", "--labels", "clothes/labels.csv", "--out", "run", "--baseline"]
-    settings = ["steps=30", "batch=4", "ratio=2", "device=cpu", "method.base=0.5", "ema=0.5"]
-    assert main(["train", *words, *settings]) == 0
+    words = ["train", "clothes/photos", "--labels", "clothes/labels.csv"]
+    words += ["steps=30", "batch=4", "ratio=2", "device=cpu", "ema=0.5"]
+    assert main([*words, "method.base=0.5", "--out", "run"]) == 0
+    assert main([*words, "method=supervised", "--out", "run/baseline"]) == 0
+    recipe = Run("run").recipe()
+    assert find_baseline(Run("run"), split_for(recipe, source_for(recipe))) is not None  # what --baseline would train
     assert main(["certify", "run", "--draw", "3", "--out", "todo.csv"]) == 0
     clothes.check(Path("clothes"), Path("todo.csv"))
     sheet = table("todo.csv")

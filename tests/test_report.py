@@ -244,6 +244,31 @@ def test_the_command_writes_it(
     assert not (folder / "report.html").exists()  # that of the run before it is gone
 
 
+def test_no_baseline_is_trained_where_nothing_could_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    truth = np.arange(40) % 2
+    x = np.random.default_rng(0).normal(size=(40, 4)) + 6 * truth[:, None]
+    np.savez("x.npz", x=x, y=np.where(np.arange(40) < 8, truth, -1))
+    tiny = ["steps=4", "batch=4", "ratio=2", "device=cpu", "--out", "run"]
+    sentence = "No baseline is trained: no labels are held out to compare accuracies on"
+    assert main(["train", "x.npz", *tiny, "--baseline"]) == 0
+    out = capsys.readouterr().out
+    assert out.count(sentence) == 1
+    assert out.index(sentence) < out.index("x: 40 unlabelled samples")  # before the time is spent
+    assert main(["report", "run", "--with-baseline"]) == 0
+    assert capsys.readouterr().out.count(sentence) == 1
+    assert not Path("run/baseline").exists()
+    page = Page(Path("run/report.html").read_text(encoding="utf-8"))
+    assert (page.text["value"], page.text["baseline"]) == ("not known", "not known")
+    assert page.text["verdict"].startswith("There are no test or validation labels, so accuracy is not known.")
+    assert "--with-baseline" not in page.text["verdict"]
+    assert main(["train", "x.npz", *tiny, "--force", "--baseline", "validation=2"]) == 0
+    assert sentence not in capsys.readouterr().out
+    assert Run("run/baseline").finished
+
+
 def test_a_warning_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """During training, and not again after it; `instant report` says it again."""
     tiny = ["steps=8", "labels=10", "batch=8", "ratio=2", "log_every=2", "device=cpu", "method.base=1"]

@@ -16,7 +16,8 @@ said() {
 }
 
 said python "$here/clothes.py" make clothes $data
-said instant train clothes/photos/ --labels clothes/labels.csv --out run --baseline
+said instant train clothes/photos/ --labels clothes/labels.csv --out run
+said instant train clothes/photos/ --labels clothes/labels.csv method=supervised --out run/baseline
 said python "$here/clothes.py" score clothes run
 said instant label run clothes/new/ --out new.parquet
 said instant label run --out labels.csv

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 
-APART = ("source", "label_file", "optim", "method_options", "backbone_options")  # no leaves, or words of their own
+APART = ("source", "label_file", "optim", "method_options", "suggested", "backbone_options")  # no leaves of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,7 @@ class Recipe:
 
     method: str = "instant"
     method_options: dict[str, Any] = field(default_factory=dict)  # method.NAME=value
+    suggested: dict[str, Any] = field(default_factory=dict, compare=False)  # the recipe's own among them; not saved
     backbone: str = "wrn_28_2"
     backbone_options: dict[str, Any] = field(default_factory=dict)  # backbone.NAME=value
     pretrained: str | None = None  # weights to start from: .safetensors, or .pth of tensors only
@@ -83,11 +85,11 @@ class Recipe:
             )
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "suggested"}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Recipe:
-        known = {f.name for f in dataclasses.fields(cls)}
+        known = {f.name for f in dataclasses.fields(cls)} - {"suggested"}
         for name in values:
             if name not in known:
                 raise InputError(f"recipe: {name!r} is not a setting; {nearest(name, known)}")
@@ -109,8 +111,20 @@ class Recipe:
                 optim |= _leaf(Optim, rest, text, key)
             else:
                 changes |= _leaf(Recipe, key, text, key)
+        changes["suggested"] = {
+            name: value for name, value in self.suggested.items() if f"method.{name}" not in settings
+        }
         # All at once: settings are checked together, whatever their order
         return dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
+
+    def suited(self, options: Collection[str]) -> Recipe:
+        """For a method that takes these options: without those that were suggested for another and that it lacks."""
+        kept = {
+            name: value
+            for name, value in self.method_options.items()
+            if name in options or (name, value) not in self.suggested.items()
+        }
+        return dataclasses.replace(self, method_options=kept)
 
 
 def keys() -> list[str]:

@@ -36,8 +36,17 @@ def find_method(name: str | MethodFunction) -> MethodFunction:
 
 def method_options(name: str | MethodFunction) -> dict[str, object]:
     """The options of a method and their defaults."""
-    parameters = list(inspect.signature(find_method(name)).parameters.values())[1:]
-    return {parameter.name: parameter.default for parameter in parameters}
+    return {p.name: p.default for p in _parameters(name) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def takes_any_option(name: str | MethodFunction) -> bool:
+    """Does it end in `**options`, as a method does that hands them on to another?"""
+    return any(p.kind is p.VAR_KEYWORD for p in _parameters(name))
+
+
+def _parameters(name: str | MethodFunction) -> list[inspect.Parameter]:
+    """All but the first, which is the problem."""
+    return list(inspect.signature(find_method(name)).parameters.values())[1:]
 
 
 def build_method(name: str | MethodFunction, problem: Problem, **options: object) -> Method:
@@ -45,10 +54,11 @@ def build_method(name: str | MethodFunction, problem: Problem, **options: object
     known = method_options(name)
     shown = name if isinstance(name, str) else getattr(name, "__name__", "the method")
     for option in options:
-        if option not in known:
+        if option in known:
+            _check_kind(option, options[option], known[option])
+        elif not takes_any_option(name):
             hint = nearest(option, known) if known else "it has none"
             raise InputError(f"method.{option} is not an option of {shown}; {hint}")
-        _check_kind(option, options[option], known[option])
     method = find_method(name)(problem, **options)
     if not isinstance(method, Method):
         raise InputError(f"method={shown} returned a {type(method).__name__}, expected an instant.types.Method")

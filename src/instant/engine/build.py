@@ -23,7 +23,7 @@ from instant.engine.optim import build_optimizer, schedule
 from instant.engine.step import Program
 from instant.errors import InputError
 from instant.learner import Learner
-from instant.methods import build_method
+from instant.methods import build_method, method_options, takes_any_option
 from instant.types import Method, MethodFunction, Problem
 
 
@@ -154,8 +154,14 @@ def _network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Backbone:
         raise InputError(f"{recipe.backbone} cannot be built with {given}: {error}") from error
 
 
+def suited(recipe: Recipe, function: MethodFunction | None = None) -> Recipe:
+    """Without the options that the recipe set by itself, for the method it was made for, and that this one lacks."""
+    method = function or recipe.method
+    return recipe if takes_any_option(method) else recipe.suited(method_options(method))
+
+
 def _method(recipe: Recipe, problem: Problem, function: MethodFunction | None = None) -> Method:
-    method = build_method(function or recipe.method, problem, **recipe.method_options)
+    method = build_method(function or recipe.method, problem, **suited(recipe, function).method_options)
     if getattr(method, "from_teacher", False) and recipe.ema == 0:
         raise InputError(
             f"method={recipe.method} learns from the averaged weights, and ema=0 means none; set ema=0.999 or so."

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +14,9 @@ from torch import Tensor
 from instant.config import Recipe
 from instant.data.feed import Policy
 from instant.data.split import Split
-from instant.engine.build import build_program
+from instant.engine.build import build_program, suited
 from instant.engine.evaluate import evaluate
+from instant.engine.interrupt import Interrupted, interrupt_flag
 from instant.engine.step import Program
 from instant.engine.summary import model_card, summarise
 from instant.errors import InputError
@@ -35,15 +34,6 @@ class Callback:
     def step(self, step: int) -> None: ...
     def record(self, record: dict[str, Any]) -> None: ...
     def end(self, summary: dict[str, Any]) -> None: ...
-
-
-class Interrupted(Exception):
-    """Ctrl-C: the run stopped between two steps, with its checkpoint saved."""
-
-    def __init__(self, step: int, run: Run | None) -> None:
-        super().__init__(f"stopped after step {step}")
-        self.step = step
-        self.run = run
 
 
 @dataclass
@@ -72,9 +62,11 @@ def fit(
     """Train; with a `run`, keep checkpoints, curves and results in its folder, and `resume` from there.
 
     A run that is already in the folder is only replaced with `force`, and only once the recipe is known to be good.
-    `policies` (weak, strong) and `method` stand in for what the recipe names, for functions that have no name.
+    `policies` (weak, strong) and `method` stand in for what the recipe names, for functions that have no name. Options
+    that the recipe set by itself and `method` does not take are left out; those that somebody asked for are refused.
     `weights` are a network's to start from, instead of fresh ones.
     """
+    recipe = suited(recipe, method)  # what the run folder keeps is what was trained
     program = build_program(recipe, split, policies=policies, method=method)
     if weights is not None:
         for network in filter(None, (program.learner.model, program.learner.teacher)):
@@ -83,7 +75,7 @@ def fit(
     learner, meter = program.learner, program.meter
     history: list[dict[str, Any]] = []
     step, seconds = 0, 0.0
-    with closing(program.feed), nullcontext() if run is None else run.exclusive(), _interrupt_flag() as interrupted:
+    with closing(program.feed), nullcontext() if run is None else run.exclusive(), interrupt_flag() as interrupted:
         if run is not None and resume:
             saved = run.load_checkpoint()
             if saved is not None:
@@ -139,26 +131,6 @@ def fit(
     for callback in callbacks:
         callback.end(summary)
     return Trained(recipe, split, learner, summary, history)
-
-
-@contextmanager
-def _interrupt_flag() -> Iterator[threading.Event]:
-    """Ctrl-C sets a flag that the loop reads between steps; a second Ctrl-C stops at once."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag
-        return
-
-    def handle(signum: int, frame: object) -> None:
-        if flag.is_set():
-            raise KeyboardInterrupt
-        flag.set()
-
-    previous = signal.signal(signal.SIGINT, handle)
-    try:
-        yield flag
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _stop_if_broken(program: Program, step: int, recipe: Recipe, run: Run | None) -> None:

@@ -18,6 +18,11 @@ def baseline_recipe(recipe: Recipe) -> Recipe:
     return dataclasses.replace(recipe, method="supervised", method_options={})
 
 
+def comparable(split: Split) -> bool:
+    """Is a label held out, of a test or a validation sample, by which a run and its baseline could be compared?"""
+    return bool((split.test_targets >= 0).any() or (split.validation_targets >= 0).any())
+
+
 def find_baseline(run: Run, split: Split) -> Run | None:
     """The finished baseline of a run, if it is of the same recipe and the same labels; one left by another is not."""
     kept = run.baseline

@@ -46,7 +46,7 @@ def decoded(listing: Listing, home: Path, *, side: int, channels: int, progress:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
-            if not card.exists():
+            if not (card.exists() and pixels.exists()):
                 _build(listing, folder, pixels, card, side, channels, progress)
         found = json.loads(card.read_text(encoding="utf-8"))
         shape = (len(listing.names) - len(found["bad"]), channels, side, side)

@@ -1,0 +1,58 @@
+"""The command: train, report, evaluate, label, certify, export, list, demo, bench; each in the file of its name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import typer
+
+from instant.cli import bench, certify, demo, evaluate, export, label, list_, report, train
+from instant.cli.shared import complain
+from instant.engine.interrupt import Interrupted
+from instant.errors import InputError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Semi-supervised learning with instance-dependent thresholds.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(train.train)  # in the order of --help
+app.command()(report.report)
+app.command()(evaluate.evaluate)
+app.command()(label.label)
+app.command()(certify.certify)
+app.command()(export.export)
+app.command("list")(list_.list_)
+app.command()(demo.demo)
+app.add_typer(bench.bench, name="bench")
+
+WrongUse: Any = typer.BadParameter.__mro__[2]  # ClickException, which typer does not name in public
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point: a user's mistake is one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a terminal that lacks a character shows a question mark
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        return app(args=words or ["--help"], standalone_mode=False) or 0
+    except SystemExit as done:  # a pipe that nobody reads any more
+        return done.code if isinstance(done.code, int) else 1
+    except InputError as error:
+        complain(str(error))
+        return 2
+    except WrongUse as error:
+        complain(error.format_message())
+        return 2
+    except Interrupted as stop:
+        where = f" The checkpoint is saved; go on with: {stop.run.resume_command}" if stop.run else ""
+        complain(f"stopped after step {stop.step}.{where}")
+        return 130
+    except (KeyboardInterrupt, typer.Abort):
+        return 130

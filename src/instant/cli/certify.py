@@ -1,0 +1,61 @@
+"""`instant certify`: how many accepted labels are right, at least, by a sample that a person checks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from instant.cli.shared import AsJson, RunFolder
+from instant.errors import InputError
+
+
+def certify(
+    folder: RunFolder,
+    draw: Annotated[int | None, typer.Option(help="draw so many accepted samples to check; needs --out")] = None,
+    out: Annotated[Path | None, typer.Option(help="csv to fill in: id, label")] = None,
+    labels: Annotated[Path | None, typer.Option(help="the csv, filled in")] = None,
+    target: Annotated[float, typer.Option(help="the precision that is wanted")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="of the bound")] = 0.95,
+    candidates: Annotated[int, typer.Option(help="runs or thresholds this one was chosen among by their checks")] = 1,
+    looks: Annotated[int | None, typer.Option(help="looks planned at a growing sample (default: 1)")] = None,
+    seed: Annotated[int | None, typer.Option(help="of the draw (default: 0)")] = None,
+    show: Annotated[bool, typer.Option("--show", help="put predicted labels into the csv; they sway people")] = False,
+    force: Annotated[bool, typer.Option("--force", help="replace the csv")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """How many of the accepted labels are right, at least: draw a sample, check it, certify. Exit code 1: refused."""
+    from instant.engine.build import source_for, split_for
+    from instant.labelling.audit import certify_run, draw_sample
+    from instant.labelling.certificate import checks_needed
+    from instant.labelling.sheet import require_free, write_sheet
+    from instant.run import Run
+
+    run = Run(folder)
+    needed = [checks_needed(target, errors, confidence, candidates=candidates * (looks or 1)) for errors in range(4)]
+    if (draw is None) != (out is None) or (draw is not None and labels is not None):
+        raise InputError(
+            "give --draw N and --out todo.csv to draw a sample, or --labels todo.csv once it is filled in, "
+            "or none of them to see how many checks are needed."
+        )
+    if draw is not None and out is not None:
+        require_free(out, force=force)
+        recipe = run.recipe()
+        audit = draw_sample(run, split_for(recipe, source_for(recipe)), draw, seed=seed, planned=looks)
+        write_sheet(out, audit.drawn, audit.labels, audit.predicted if show else None)
+        typer.echo(
+            f"{draw:,} of {sum(audit.population.values()):,} accepted samples are drawn. Write the class of each into "
+            f"{out} (? where nobody can tell: it counts as wrong), then: instant certify {run} --labels {out}\n"
+            f"{audit.outlook(target, confidence)}"
+        )
+    elif labels is not None:
+        found = certify_run(run, labels, confidence=confidence, target=target, candidates=candidates)
+        typer.echo(json.dumps(found.to_json()) if as_json else str(found))
+        if found.confidence < confidence:
+            typer.echo(f"{100 * confidence:g} % confidence is spent: there were more looks than planned.", err=True)
+        raise typer.Exit(0 if found.certified and found.confidence >= confidence else 1)
+    else:
+        for errors, checks in enumerate(needed):
+            typer.echo(f"{checks:,} random checks with {errors} wrong certify {100 * target:g} % precision.")

@@ -1,0 +1,65 @@
+"""`instant label`: what a finished run calls each sample, as a file."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from instant.cli.shared import OwnMethod, RunFolder, say_problems
+
+
+def label(
+    folder: RunFolder,
+    out: Annotated[Path, typer.Option(help="file to write: .parquet, .csv, or .json for Label Studio")],
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="folder of images, table of paths, .npy or .npz; none: the run's own pool"),
+    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help="parquet, csv, label-studio; none: by suffix")] = None,
+    method: OwnMethod = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
+) -> None:
+    """Labels with confidence, threshold and reason, a row a sample; the same command again resumes what was stopped."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from instant.engine.build import source_for, split_for
+    from instant.labelling.formats import choose_format
+    from instant.labelling.stream import label as write_labels
+    from instant.labelling.stream import problems_of
+    from instant.run import Run
+
+    run = Run(folder)
+    chosen = choose_format(out, form)
+    recipe = run.recipe()
+    if method is not None:  # the folder's word for a module to import is not taken
+        recipe = dataclasses.replace(recipe, method=method)
+    err = Console(stderr=True)
+    columns = (TextColumn("labelling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=err, disable=not err.is_terminal)
+    task = bar.add_task("", total=None)
+
+    def show(rows: int, total: int) -> None:
+        bar.start()  # not before: decoding has a bar of its own
+        bar.update(task, completed=rows, total=total)
+
+    try:
+        done = write_labels(
+            run,
+            out,
+            path=path,
+            pool=lambda: split_for(recipe, source_for(recipe)),
+            form=chosen,
+            force=force,
+            method=method,
+            report=show,
+        )
+    finally:
+        bar.stop()
+    if done.problems:
+        say_problems(problems_of(out), done.problems)
+    again = f" ({done.resumed:,} from an earlier call)" if done.resumed else ""
+    typer.echo(f"{out}: {done.samples:,} samples{again}, {done.accepted:,} accepted")

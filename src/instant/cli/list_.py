@@ -1,0 +1,39 @@
+"""`instant list`: what can be trained."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from instant.cli.shared import AsJson, console
+
+
+class Listing(StrEnum):
+    methods = "methods"
+    recipes = "recipes"
+    backbones = "backbones"
+    sources = "sources"
+
+
+def list_(
+    what: Annotated[Listing, typer.Argument(help="what to list")],
+    as_json: AsJson = False,
+) -> None:
+    """What can be trained: methods, recipes, backbones or sources."""
+    from instant.listing import LISTINGS
+
+    rows = LISTINGS[what.value]()
+    if as_json:
+        typer.echo(json.dumps(rows))
+        return
+    table = Table()
+    for place, name in enumerate(rows[0]):
+        table.add_column(name, overflow="fold", no_wrap=place == 0)  # the name is what people copy
+    for row in rows:
+        table.add_row(*(escape(", ".join(map(str, v)) if isinstance(v, list) else str(v)) for v in row.values()))
+    console.print(table)

@@ -1,0 +1,62 @@
+"""`instant report`: the page of a finished run, with which `instant train` ends too."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from instant.cli.shared import RunFolder, console, say
+
+if TYPE_CHECKING:
+    from instant.data.split import Split
+    from instant.run import Run
+
+
+def report(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="html file to write (default: RUN/report.html)")] = None,
+    with_baseline: Annotated[
+        bool, typer.Option("--with-baseline", help="train on the labels alone first, unless RUN/baseline is there")
+    ] = False,
+) -> None:
+    """One page that shows a run: accuracy against the baseline, curves, thresholds, T, a gallery, warnings."""
+    from instant.engine.build import source_for, split_for
+    from instant.run import Run
+
+    run = Run(folder)
+    recipe = run.recipe()
+    run.summary()  # or a sentence: the run is not finished
+    split = split_for(recipe, source_for(recipe))
+    show_report(run, split, with_baseline=with_baseline and worth_a_baseline(split), out=out)
+
+
+def worth_a_baseline(split: Split) -> bool:
+    """Or a sentence: nothing could be said of it, so the time is better kept."""
+    from instant.report.baseline import comparable
+
+    if not comparable(split):
+        say("No baseline is trained: no labels are held out to compare accuracies on. Train with validation=N.")
+        return False
+    return True
+
+
+def show_report(
+    run: Run, split: Split, *, with_baseline: bool, out: Path | None = None, told: Collection[str] = ()
+) -> None:
+    """Write it and say the verdict, and those warnings that were not told during training."""
+    from instant.progress import ProgressBar
+    from instant.report.baseline import train_baseline
+    from instant.report.page import write_report
+
+    if with_baseline:
+        with ProgressBar("baseline", console) as bar:
+            train_baseline(run, split, callbacks=[bar])
+    path, facts = write_report(run, split, out)
+    say(facts.accuracy.verdict)
+    for warning in facts.warnings:
+        if warning.kind not in told:
+            say(f"Warning: {warning.sentence}")
+    say(f"report: {path}")

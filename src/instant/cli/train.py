@@ -1,0 +1,172 @@
+"""`instant train`: a run, new or resumed, on a named source or on files of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from instant.cli.report import show_report, worth_a_baseline
+from instant.cli.shared import complain, console, key_values, say_problems
+from instant.engine.interrupt import Interrupted
+from instant.errors import InputError
+
+if TYPE_CHECKING:
+    from instant.choose import Choice
+    from instant.config import Recipe
+    from instant.data.source import Source
+    from instant.run import Run
+
+
+def train(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="digits, cifar10, cifar100, stl10, fashion_mnist; or files of your own: a folder of images, a .csv or "
+            ".parquet of their paths, a .npy or .npz"
+        ),
+    ] = None,
+    settings: Annotated[list[str] | None, typer.Argument(help="key=value ...", show_default=False)] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="labels of your own files: .csv or .parquet with the columns file, label; .npy")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="run folder (default: runs/SOURCE-LABELS-METHOD-SEED)")] = None,
+    force: Annotated[bool, typer.Option("--force", help="replace what the run folder holds")] = False,
+    resume: Annotated[
+        Path | None, typer.Option(help="go on with this run folder; on another machine add data=FOLDER")
+    ] = None,
+    baseline: Annotated[bool, typer.Option("--baseline", help="also train on the labels alone, to compare")] = False,
+) -> None:
+    """Train a method on a source: instant train cifar10 labels=40 method=freematch optim.lr=0.01.
+
+    Or on your own images: instant train photos/ --labels labels.csv --out run
+    """
+    from instant.data.sources import SOURCES
+    from instant.engine.build import split_for
+    from instant.engine.fit import fit
+    from instant.progress import Announcement, ProgressBar
+    from instant.report.warnings import Watch
+
+    words = settings or []
+    if resume is not None:
+        if (source is not None and "=" not in source) or out is not None or force:
+            raise InputError("--resume takes everything from the run folder; give it alone.")
+        job = _resumed(resume, key_values([*([] if source is None else [source]), *words]), labels)
+    elif source is None:
+        raise InputError("name a source to train on, for example: instant train digits labels=10")
+    elif source not in SOURCES and (Path(source).exists() or labels is not None):
+        job = _on_own_files(Path(source), labels, key_values(words), out, force=force)
+    elif labels is not None:
+        raise InputError(f"--labels goes with files of your own; {source} has its labels. Say labels=N for N of them.")
+    else:
+        job = _on_named_source(source, key_values(words), out, force=force)
+
+    run, recipe = job.run, job.recipe
+    split = split_for(recipe, job.source)
+    if resume is not None:
+        run.go_on(recipe, split)
+    baseline = baseline and worth_a_baseline(split)
+    with ProgressBar(recipe.method, console) as bar:
+        watch = Watch(bar.note)
+        watching = [Announcement(run, console), bar, watch]
+        trained = fit(recipe, split, run=run, resume=resume is not None, force=force, callbacks=watching)
+    _print_summary(trained.summary, run)
+    try:
+        show_report(run, split, with_baseline=baseline, told=watch.told)
+    except Interrupted:
+        raise
+    except Exception as error:  # whatever it is, the run is finished and kept
+        complain(f"the run is kept, but its report is not written ({error}); try again with: instant report {run}")
+
+
+class Job(NamedTuple):
+    """What to train on what, and the folder it goes to."""
+
+    run: Run
+    recipe: Recipe
+    source: Source
+
+
+def _resumed(folder: Path, settings: dict[str, str], labels: Path | None) -> Job:
+    """An unfinished run, as its folder has it; `settings` and `labels` say where things are on this machine."""
+    from instant.engine.build import source_for
+    from instant.run import Run
+
+    run = Run(folder)
+    recipe = run.moved(settings, labels)
+    if run.finished:
+        raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run}")
+    return Job(run, recipe, source_for(recipe))
+
+
+def _on_own_files(path: Path, labels: Path | None, settings: dict[str, str], out: Path | None, *, force: bool) -> Job:
+    """Files of the user's own, with settings chosen for them; says which, and what is wrong with the files."""
+    from instant.choose import prepare
+    from instant.data.folder.problems import Flaw
+
+    method = settings.get("method", "instant")
+    run = _new_run(out, path.resolve().stem, settings.get("labels", "all"), method, settings.get("seed", 0))
+    run.require_free(force=force)
+    problems: list[Flaw] = []
+    try:
+        recipe, source, choices = prepare(path, labels, settings, problems)
+    finally:
+        say_problems(run.save_problems(problems), len(set(problems)))
+    _print_choices(choices)
+    return Job(run, recipe, source)
+
+
+def _on_named_source(name: str, settings: dict[str, str], out: Path | None, *, force: bool) -> Job:
+    """A data set that is known by name, with the recipe that fits it."""
+    from instant.engine.build import source_for
+    from instant.recipes import resolve
+
+    recipe = resolve(name, settings)
+    run = _new_run(out, name, recipe.labels or "all", recipe.method, recipe.seed)
+    run.require_free(force=force)
+    return Job(run, recipe, source_for(recipe))
+
+
+def _new_run(out: Path | None, *words: object) -> Run:
+    """The folder that was asked for, or runs/ and what the run is of; package.module:function loses its colon."""
+    from instant.run import Run
+
+    return Run(out or Path("runs") / "-".join(map(str, words)).replace(":", "-"))
+
+
+def _print_choices(choices: list[Choice]) -> None:
+    table = Table("setting", "chosen", "why")
+    for row in choices:
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def _print_summary(summary: dict[str, Any], run: object) -> None:
+    def percent(value: float | None) -> str:
+        return "not known" if value is None else f"{100 * value:.2f} %"
+
+    measured = []
+    if summary["accuracy_last"] is not None:
+        measured += [
+            (f"test accuracy, last ({summary['accuracy_of']})", percent(summary["accuracy_last"])),
+            ("  median of the last 20 evaluations", percent(summary["accuracy_median20"])),
+            ("  best over evaluations", percent(summary["accuracy_best"])),
+        ]
+    if summary["validation_accuracy"] is not None:
+        measured.append(("validation accuracy, last", percent(summary["validation_accuracy"])))
+    table = Table(show_header=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, value in (
+        *(measured or [("accuracy", "not known: no labels are held out")]),
+        ("unlabelled data used", percent(summary["utilisation"])),
+        ("pseudo-labels right", percent(summary["pseudo_label_accuracy"])),
+        ("labels spent", str(summary["label_budget"]["total"])),
+        ("time", f"{summary['seconds']:.1f} s, {summary['steps_per_second']:.1f} steps/s on {summary['device']}"),
+        ("run folder", escape(str(run))),
+    ):
+        table.add_row(name, value)
+    console.print(table)

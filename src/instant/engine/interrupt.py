@@ -1,0 +1,41 @@
+"""Ctrl-C: a run stops between two steps, where it can be gone on with. Imports no torch, so that the command may."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from instant.run import Run
+
+
+class Interrupted(Exception):
+    """Ctrl-C: the run stopped between two steps, with its checkpoint saved."""
+
+    def __init__(self, step: int, run: Run | None) -> None:
+        super().__init__(f"stopped after step {step}")
+        self.step = step
+        self.run = run
+
+
+@contextmanager
+def interrupt_flag() -> Iterator[threading.Event]:
+    """Ctrl-C sets a flag that the loop reads between steps; a second Ctrl-C stops at once."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def handle(signum: int, frame: object) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGINT, previous)
