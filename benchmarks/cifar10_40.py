@@ -1,7 +1,7 @@
 """CIFAR-10 with forty labels: trains the runs of a comparison one after another, gathers their curves, draws them.
 
     python benchmarks/cifar10_40.py train --data FOLDER --runs RUNS --minutes 9    # again and again, until all are done
-    python benchmarks/cifar10_40.py gather --runs RUNS                             # benchmarks/cifar10_40.csv
+    python benchmarks/cifar10_40.py gather --runs RUNS                             # cifar10_40.csv, and the summaries
     python benchmarks/cifar10_40.py draw docs/cifar10.png                          # from that file
 
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import signal
 import subprocess
 import sys
@@ -21,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
-SCHEDULE = {"steps": "100000", "optim.lr": "0.1", "optim.cycles": "0.5", "log_every": "500", "evaluate_every": "2500"}
 METHODS = {  # what is compared: a name, and the settings it stands for
     "instant": ("method=instant",),
     "adamatch": ("method=adamatch",),
@@ -51,9 +51,8 @@ JOBS = [Job(name, 0) for name in METHODS] + [Job(name, seed) for seed in (1, 2) 
 
 
 def words(job: Job, data: str, settings: list[str]) -> list[str]:
-    schedule = SCHEDULE | dict(word.split("=", 1) for word in settings)
-    rest = [f"{key}={value}" for key, value in schedule.items()]
-    return ["train", "cifar10", f"data={data}", "labels=40", f"seed={job.seed}", *METHODS[job.name], *rest]
+    chosen = ["recipe=fast_cifar10", "labels=40", f"seed={job.seed}", *METHODS[job.name], *settings]
+    return ["train", "cifar10", f"data={data}", *chosen]
 
 
 def train(options: argparse.Namespace) -> None:
@@ -90,6 +89,10 @@ def gather(options: argparse.Namespace) -> None:
         if not run.exists:
             continue
         known = run.summary() if run.finished else {}
+        if known:
+            kept = options.csv.with_suffix("") / f"{run.path.name}.json"
+            kept.parent.mkdir(exist_ok=True)
+            kept.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         command = " ".join(["instant", *words(job, "FOLDER", options.settings)])
         shared = {"hardware": known.get("device"), "torch": known.get("versions", {}).get("torch"), "command": command}
         rows += [

@@ -3,9 +3,8 @@
     python benchmarks/transition.py --figure docs/transition.png   # synthetic: transition.csv, table and figure
     python benchmarks/transition.py mixture --labels 5 20 125      # inside training: transition-mixture.csv
     python benchmarks/transition.py digits                         # the same on digits: transition-digits.csv
-    python benchmarks/transition.py cifar10 --labels 40            # and CIFAR-10 (needs a GPU): transition-cifar10.csv
 
-Rows that the csv has already are not measured again. What the tables say is in docs/transition.md.
+On CIFAR-10: transition_frozen.py. Rows that the csv has already are not measured again. What the tables say is in docs/transition.md.
 """
 
 from __future__ import annotations
@@ -130,9 +129,7 @@ def draw(found: dict[tuple[str, int], list[Row]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "problem", nargs="?", default="synthetic", choices=("synthetic", "mixture", "digits", "cifar10")
-    )
+    parser.add_argument("problem", nargs="?", default="synthetic", choices=("synthetic", "mixture", "digits"))
     parser.add_argument("settings", nargs="*", help="key=value: settings of the training runs")
     parser.add_argument("--labels", type=int, nargs="+", default=[10, 40], help="labels in all, of the training runs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12])

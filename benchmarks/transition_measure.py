@@ -16,7 +16,7 @@ class Job(NamedTuple):
     """One estimator on one draw of the labelled samples."""
 
     problem: str
-    labels: int  # synthetic: a class; digits and cifar10: in all
+    labels: int  # synthetic: a class; else in all
     seed: int
     transition: str
     confident: float = 0.0

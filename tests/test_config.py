@@ -249,6 +249,17 @@ def test_classic_settings(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_fast_settings_differ_from_the_classic_in_the_schedule_alone(method: str) -> None:
+    fast, classic = recipes.fast_cifar10(method=method), recipes.classic_cifar10(method=method)
+    assert (fast.steps, fast.optim.lr, fast.optim.cycles) == (100_000, 0.1, 0.5)
+    apart = {"steps", "optim", "method_options", "log_every", "evaluate_every"}
+    for name, value in classic.to_json().items():
+        assert name in apart or fast.to_json()[name] == value, name
+    slow_T = fast.method_options.get("transition_lr") == 0.001
+    assert slow_T == (method.startswith("instant") and method != "instant_released")
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_pretrained_settings(method: str) -> None:
     """Table 1: AdamW with layer decay, 204,800 steps, 8 and 8 samples, no EMA but MeanTeacher's."""
     ten, hundred, stl = (
@@ -267,6 +278,7 @@ def test_the_weight_of_mixmatch() -> None:
     weights = {name: RECIPES[name](method="mixmatch").method_options.get("weight") for name in RECIPES}
     assert weights == {
         "classic_cifar10": None,  # the method's own 100
+        "fast_cifar10": None,
         "classic_cifar100": 150.0,
         "classic_stl10": None,
         "pretrained_cifar10": 10.0,
