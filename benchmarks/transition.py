@@ -4,7 +4,8 @@
     python benchmarks/transition.py mixture --labels 5 20 125      # inside training: transition-mixture.csv
     python benchmarks/transition.py digits                         # the same on digits: transition-digits.csv
 
-On CIFAR-10: transition_frozen.py. Rows that the csv has already are not measured again. What the tables say is in docs/transition.md.
+Rows that the csv has already are not measured again. On CIFAR-10: transition_frozen.py. What the tables say is in
+docs/transition.md.
 """
 
 from __future__ import annotations

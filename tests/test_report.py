@@ -269,6 +269,24 @@ def test_no_baseline_is_trained_where_nothing_could_be_compared(
     assert Run("run/baseline").finished
 
 
+def test_a_baseline_of_a_baseline_is_refused_before_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "train",
+        "digits",
+        "steps=2",
+        "device=cpu",
+        "method=supervised",
+        "--baseline",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 2
+    assert "method=supervised is a baseline itself and needs none" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_warning_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """During training, and not again after it; `instant report` says it again."""
     tiny = ["steps=8", "labels=10", "batch=8", "ratio=2", "log_every=2", "device=cpu", "method.base=1"]

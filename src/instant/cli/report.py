@@ -11,6 +11,7 @@ import typer
 from instant.cli.shared import RunFolder, console, say
 
 if TYPE_CHECKING:
+    from instant.config import Recipe
     from instant.data.split import Split
     from instant.run import Run
 
@@ -30,13 +31,14 @@ def report(
     recipe = run.recipe()
     run.summary()  # or a sentence: the run is not finished
     split = split_for(recipe, source_for(recipe))
-    show_report(run, split, with_baseline=with_baseline and worth_a_baseline(split), out=out)
+    show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out)
 
 
-def worth_a_baseline(split: Split) -> bool:
+def worth_a_baseline(recipe: Recipe, split: Split) -> bool:
     """Or a sentence: nothing could be said of it, so the time is better kept."""
-    from instant.report.baseline import comparable
+    from instant.report.baseline import comparable, require_other
 
+    require_other(recipe)
     if not comparable(split):
         say("No baseline is trained: no labels are held out to compare accuracies on. Train with validation=N.")
         return False

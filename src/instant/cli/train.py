@@ -68,7 +68,7 @@ def train(
     split = split_for(recipe, job.source)
     if resume is not None:
         run.go_on(recipe, split)
-    baseline = baseline and worth_a_baseline(split)
+    baseline = baseline and worth_a_baseline(recipe, split)
     with ProgressBar(recipe.method, console) as bar:
         watch = Watch(bar.note)
         watching = [Announcement(run, console), bar, watch]

@@ -18,6 +18,11 @@ def baseline_recipe(recipe: Recipe) -> Recipe:
     return dataclasses.replace(recipe, method="supervised", method_options={})
 
 
+def require_other(recipe: Recipe) -> None:
+    if recipe.method in ITSELF:
+        raise InputError(f"method={recipe.method} is a baseline itself and needs none beside it; leave it out.")
+
+
 def comparable(split: Split) -> bool:
     """Is a label held out, of a test or a validation sample, by which a run and its baseline could be compared?"""
     return bool((split.test_targets >= 0).any() or (split.validation_targets >= 0).any())
@@ -34,8 +39,7 @@ def find_baseline(run: Run, split: Split) -> Run | None:
 def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = ()) -> Run:
     """The baseline of a run, trained now unless it is there."""
     recipe = run.recipe()
-    if recipe.method in ITSELF:
-        raise InputError(f"{run} was trained with method={recipe.method}: it is a baseline itself and needs none.")
+    require_other(recipe)
     if (kept := find_baseline(run, split)) is not None:
         return kept
     fit(baseline_recipe(recipe), split, run=run.baseline, force=True, callbacks=callbacks)
