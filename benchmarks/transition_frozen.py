@@ -1,7 +1,7 @@
 """Every estimator of T on one finished classifier, against the confusion of its predictions on the test images.
 
     instant train cifar10 data=FOLDER labels=40 steps=16000 optim.lr=0.1 optim.cycles=0.5 validation=5000 --out RUN
-    python benchmarks/transition_frozen.py RUN                       # benchmarks/transition-cifar10.csv, and a table
+    python benchmarks/transition_frozen.py RUN                       # adds to transition-cifar10.csv, prints its table
 
 The run's network looks at views of its labelled images and of 8,000 unlabelled ones, drawn as in training; each
 estimator is fitted on that for 1,500 steps of 64 labelled and 448 unlabelled rows. `network` is left out: it would
@@ -14,17 +14,18 @@ import argparse
 import csv
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transition import COLUMNS, read, table
+from transition import COLUMNS, table
 from transition_measure import against_confusion
 
 from instant import random
 from instant.augment.policies import for_images
 from instant.data.feed import Normalise
 from instant.engine.build import source_for, split_for
+from instant.learner import commit
 from instant.rules import InstanceDependent, Relative
 from instant.run import Run
 from instant.transition import Sight, Transitions, inflow
@@ -33,6 +34,7 @@ from instant.types import Evidence, Problem
 
 HERE = Path(__file__).parent
 STEPS, PAIRS, ROWS, POOL, REPEATS = 1500, 64, 448, 8000, 20
+TRAINED = ("head", "parts", "matrix", "volmin")
 SHOWN = {"error_T": "error of T", "error_identity": "of the identity"} | COLUMNS | {"accuracy": "accuracy %"}
 
 
@@ -82,8 +84,8 @@ def measure(c: Classifier, name: str, confident: float) -> dict[str, float]:
     """Fit one estimator; compare its T and its thresholds on the test images with the truth."""
     torch.manual_seed(0)
     classes, features = c.test.probs.shape[1], c.test.features.shape[1]
-    use = Transitions(build_transition(name, Problem(classes=classes, features=features, unlabelled=POOL, steps=STEPS)))
-    use.confident = confident
+    problem = Problem(classes=classes, features=features, unlabelled=POOL, steps=STEPS)
+    use = Transitions(build_transition(name, problem), confident=confident)
     rule = InstanceDependent(Relative(0.9))
     own = list(use.parameters())
     optimizer = torch.optim.SGD(own, lr=0.01, momentum=0.9, weight_decay=use.estimator.decay) if own else None
@@ -109,8 +111,7 @@ def measure(c: Classifier, name: str, confident: float) -> dict[str, float]:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        for buffer, value in state.items():
-            use.estimator.get_buffer(buffer).copy_(value)
+        commit(use.estimator, state)
     with torch.no_grad():
         use.eval()
         matrix, _ = use(c.test.features, c.test.features, 0)
@@ -125,32 +126,36 @@ def measure(c: Classifier, name: str, confident: float) -> dict[str, float]:
         }
 
 
+def measured(path: Path) -> dict[tuple[str, int], list[dict[str, str]]]:
+    """The rows of each estimator and classifier, which is known by its steps of training."""
+    found: dict[tuple[str, int], list[dict[str, str]]] = {}
+    if path.exists():
+        with open(path, newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                found.setdefault((row["estimator"], int(row["steps"])), []).append(row)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, nargs="?", help="none: print the table of what was measured")
     parser.add_argument("--csv", type=Path, default=HERE / "transition-cifar10.csv")
     options = parser.parse_args()
-    run = Run(options.run)
-    recipe, classifier = run.recipe(), look(run)
-    names = [name for name in TRANSITIONS if name != "network"]
-    trained = ("head", "parts", "matrix", "volmin")
-    jobs = [(name, 0.0) for name in names] + [(name, 1.0) for name in trained]
-    rows = [
-        {"problem": f"{recipe.source}, {recipe.steps} steps", "labels": recipe.labels, "seed": recipe.seed}
-        | {"estimator": f"{name}, confident {share:g}" if share else name}
-        | measure(classifier, name, share)
-        for name, share in jobs
-    ]
-    known = []
-    if options.csv.exists():
-        with open(options.csv, newline="", encoding="utf-8") as file:
-            known = [row for row in csv.DictReader(file) if row["problem"] != rows[0]["problem"]]
-    with open(options.csv, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(known + rows)
-    found = {key: [r for r in group if r["problem"] == rows[0]["problem"]] for key, group in read(options.csv).items()}
-    print(table(found, SHOWN))
+    if options.run is not None:
+        recipe, classifier = Run(options.run).recipe(), look(Run(options.run))
+        jobs = [(name, 0.0) for name in TRANSITIONS if name != "network"] + [(name, 1.0) for name in TRAINED]
+        rows: list[dict[str, Any]] = [
+            {"source": recipe.source, "labels": recipe.labels, "seed": recipe.seed, "steps": recipe.steps}
+            | {"estimator": f"{name}, confident {share:g}" if share else name}
+            | measure(classifier, name, share)
+            for name, share in jobs
+        ]
+        kept = [row for group in measured(options.csv).values() for row in group if int(row["steps"]) != recipe.steps]
+        with open(options.csv, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(kept + rows)
+    print(table(measured(options.csv), SHOWN))
 
 
 if __name__ == "__main__":
