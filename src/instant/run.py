@@ -15,13 +15,12 @@ problems.csv               files and labels of the user's own that could not be 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from torch import Tensor, nn
 import instant
 from instant.backbones.registry import build, without_weights
 from instant.config import Recipe
-from instant.data.files import atomic
+from instant.data.files import atomic, held
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.split import Split
 from instant.engine.checkpoint import load_tensors, save_tensors
@@ -111,25 +110,19 @@ class Run:
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the folder while training into it; the lock ends with the process, however that ends."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            raise self._unwritable(error) from error
-        try:
+        with ExitStack() as stack:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(held(self.path))
             except BlockingIOError:
                 raise InputError(
                     f"another process is training into {self.path}; wait for it to end, or choose another --out."
                 ) from None
-            except OSError:  # a network file system without locks: go on unguarded
-                pass
+            except OSError as error:
+                raise self._unwritable(error) from error
             for left in self.path.rglob(".*.tmp"):  # of a process that was killed while it wrote
                 left.unlink(missing_ok=True)
             yield
-        finally:
-            os.close(handle)
 
     @property
     def resume_command(self) -> str:

@@ -34,7 +34,7 @@ def as_row(result: Result | Failure, command: str) -> dict[str, Any]:
         "flop_floor_ms": round(result.flop_floor, 3),
         "byte_floor_ms": round(result.byte_floor, 3),
         "start_seconds": round(result.start_seconds, 1),
-        "peak_mib": round(result.peak_mib, 1),
+        "peak_mib": None if result.peak_mib is None else round(result.peak_mib, 1),
         "ceiling_tflops": _short(result.ceilings.tflops),
         "ceiling_gbs": _short(result.ceilings.gbs),
     }
@@ -118,7 +118,7 @@ def _cells(results: list[Result]) -> tuple[list[str], list[tuple[str, ...]]]:
             "FLOP floor": f"{r.flop_floor:.2f} ms, {r.milliseconds / r.flop_floor:.1f} x",
             "byte floor": f"{r.byte_floor:.2f} ms, {r.milliseconds / r.byte_floor:.1f} x",
             "start, compiling included": f"{r.start_seconds:.1f} s",
-            f"peak memory ({r.peak_of})": f"{r.peak_mib:,.0f} MiB",
+            f"peak memory ({r.peak_of})": "not measured" if r.peak_mib is None else f"{r.peak_mib:,.0f} MiB",
         }
         if r.parts is not None:
             whole = sum(r.parts)

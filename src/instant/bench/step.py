@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import resource
 import statistics
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,12 @@ from instant.engine.build import build_program
 from instant.engine.device import choose_device, choose_way, describe
 from instant.engine.step import Program
 from instant.types import Views
+
+resource: ModuleType | None
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
 
 Say = Callable[[str], None]
 
@@ -83,7 +89,7 @@ class Result:
     images: int  # a step: labelled, weak and second views
     milliseconds: float
     start_seconds: float  # building, compiling, capturing, up to the end of the first step
-    peak_mib: float
+    peak_mib: float | None  # None: not measured here
     peak_of: str
     work: Work
     ceilings: Ceilings
@@ -167,7 +173,8 @@ def _measure(
     start = time.perf_counter() - started
     for step in range(1, 1 + effort.warm_up):
         program(step)
-    peak = _peak(device) - before
+    after = _peak(device)
+    peak = None if before is None or after is None else (after - before) / 2**20
     dtype, exact = program.learner.dtype, program.learner.method.exact
     subject = subject._replace(way=program.way)  # slower than was asked for, where that could not be had
 
@@ -196,7 +203,7 @@ def _measure(
         images=len(views.x_l) + len(views.x_w) + len(views.x_s),
         milliseconds=1000 * seconds,
         start_seconds=start,
-        peak_mib=peak / 2**20,
+        peak_mib=peak,
         peak_of="device memory" if device.type == "cuda" else "growth of the process",
         work=work,
         ceilings=ceilings,
@@ -225,9 +232,11 @@ def _learn(program: Program, views: Views) -> None:
     program.learner(views).loss.backward()
 
 
-def _peak(device: torch.device, *, reset: bool = False) -> int:
-    """Bytes: the most the device has held since the last reset, or the most the process has ever held."""
+def _peak(device: torch.device, *, reset: bool = False) -> int | None:
+    """Bytes: the most the device has held since the last reset, or the process ever; None where no one counts."""
     if device.type != "cuda":
+        if resource is None:
+            return None
         # Kilobytes, but bytes on macOS; it never falls, so that a second method may grow it by nothing.
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if reset:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows: nobody is kept out
+    fcntl = None
 
 
 @contextmanager
@@ -30,7 +36,8 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     # Not tempfile: it makes files that only their owner can read, and the rename would keep that.
-    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)  # Windows would change newlines
+    handle = os.open(temporary, flags, 0o666)
     try:
         encoding, newline = ("utf-8", "\n") if mode == "w" else (None, None)
         with os.fdopen(handle, mode, encoding=encoding, newline=newline) as file:
@@ -46,17 +53,20 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
 
 def sync_folder(folder: Path) -> None:
     """Make a rename in `folder` survive a power cut, where the file system can."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some network file systems refuse to sync a folder; the rename itself has happened
+    with suppress(OSError):  # Windows opens no folders, some network file systems sync none; the rename has happened
+        handle = os.open(folder, os.O_RDONLY)
+        try:
             os.fsync(handle)
-    finally:
-        os.close(handle)
+        finally:
+            os.close(handle)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Let one process at a time work on `path`, by a lock file beside it that goes away afterwards."""
+    if fcntl is None:
+        yield
+        return
     lock = path.with_name(f".{path.name}.lock")
     handle = _take(lock)
     try:
@@ -70,6 +80,7 @@ def _take(lock: Path) -> int:
     while True:
         handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
         try:
+            assert fcntl is not None
             fcntl.flock(handle, fcntl.LOCK_EX)
             # A holder before us may have removed the file we waited on: that lock guards nothing any more.
             with suppress(FileNotFoundError):
@@ -78,4 +89,23 @@ def _take(lock: Path) -> int:
         except BaseException:
             os.close(handle)
             raise
+        os.close(handle)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder, until the process ends at the latest; BlockingIOError where another process does."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:  # a network file system without locks: go on unguarded
+            pass
+        yield
+    finally:
         os.close(handle)
