@@ -88,7 +88,7 @@ def batches(store: Store, rows: np.ndarray, device: torch.device, batch: int | N
     """Samples at these positions on the device, as many at a time as `batch` and memory allow.
 
     A CPU is given few: with more, what the network makes of them leaves its caches, which is slower, and takes memory
-    in blocks of such sizes that the heap never fits them again and grows with the number of batches.
+    in blocks so large that the heap is left in pieces and grows with the number of batches.
     """
     batch = batch or (128 if device.type == "cpu" else 1024)
     size = max(1, min(batch, BYTES // max(1, store.samples[:1].nbytes)))
