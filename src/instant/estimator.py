@@ -147,7 +147,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         store = as_store(self._samples(X, reset=False), self.shape_)
-        blocks = batches(store, np.arange(len(store)))
+        blocks = batches(store, np.arange(len(store)), self.judge_.step.device)
         probs = torch.cat([self.judge_.classify(block) for block in blocks]).double().numpy()
         return probs / probs.sum(1, keepdims=True)
 
@@ -267,7 +267,8 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         rows = np.arange(len(split.train))
         self._known = known
         self._decisions = decide_rows(self.judge_, split.train, rows, self._names()) if rule else None
-        called = torch.cat([self.judge_.classify(block).argmax(1) for block in batches(split.train, rows)])
+        blocks = batches(split.train, rows, self.judge_.step.device)
+        called = torch.cat([self.judge_.classify(block).argmax(1) for block in blocks])
         self.transduction_ = np.where(known, labels, self.classes_[called.numpy()])
         self.thresholds_ = None if self._decisions is None else self._decisions.tau
         self.accepted_ = None if self._decisions is None else self._decisions.accepted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,4 +27,4 @@ class Source:
     mean: tuple[float, ...]  # per channel in [0, 1] scale for images, per feature for vectors
     std: tuple[float, ...]
     mirror: bool = True  # may an image be flipped left to right and stay in its class?
-    files: tuple[str, ...] = ()  # of the training samples, where each was a file
+    files: Sequence[str] = ()  # of the training samples, where each was a file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +46,7 @@ class Split:
     test_targets: np.ndarray
     oracle: Oracle
     seed: int
-    files: tuple[str, ...] = ()  # of the samples in `train`, where each was a file
+    files: Sequence[str] = ()  # of the samples in `train`, where each was a file
 
     @property
     def budget(self) -> dict[str, int]:

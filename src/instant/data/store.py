@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,6 +62,15 @@ def blocks(samples: np.ndarray) -> Iterator[np.ndarray]:
     rows = max(1, BLOCK // max(1, samples[:1].nbytes))
     for start in range(0, len(samples), rows):
         yield samples[start : start + rows]
+
+
+def let_go(samples: np.ndarray) -> None:
+    """Give back the pages of a file mapped to be read: until the system is short of memory it counts them as ours."""
+    while isinstance(samples.base, np.ndarray):  # a view, as most are
+        samples = samples.base
+    if isinstance(samples, np.memmap) and samples.mode == "r":  # in another mode they may hold what was written
+        assert isinstance(samples.base, mmap.mmap)
+        samples.base.madvise(mmap.MADV_DONTNEED)
 
 
 def not_finite(vectors: np.ndarray) -> tuple[int, int] | None:

@@ -35,7 +35,9 @@ class Decisions(Thresholds):
         return super().reason(row, classes or self.classes)
 
 
-def decide(run: Run, split: Split, store: Store | None = None, *, device: str = "auto", batch: int = 1024) -> Decisions:
+def decide(
+    run: Run, split: Split, store: Store | None = None, *, device: str = "auto", batch: int | None = None
+) -> Decisions:
     """Decide about every sample of a store; without one, of the run's own unlabelled pool, which `split` holds.
 
     Samples go through the network in batches, and the table is all that grows with their number.
@@ -61,11 +63,10 @@ def check_split(run: Run, split: Split) -> None:
 
 @torch.no_grad()
 def decide_rows(
-    judge: Judge, store: Store, rows: np.ndarray, classes: tuple[str, ...], *, batch: int = 1024
+    judge: Judge, store: Store, rows: np.ndarray, classes: tuple[str, ...], *, batch: int | None = None
 ) -> Decisions:
     """Decisions about some samples of a store; each is its own, whatever the others are."""
-    device = judge.step.device
-    parts = [[part.cpu() for part in judge(block.to(device))] for block in batches(store, rows, batch)]
+    parts = [[part.cpu() for part in judge(block)] for block in batches(store, rows, judge.step.device, batch)]
     columns = {name: torch.cat(column).contiguous().numpy() for name, column in zip(Verdict._fields, zip(*parts))}
     return Decisions(**columns, ids=rows, classes=classes)
 
@@ -77,14 +78,20 @@ def mean_transition(judge: Judge, store: Store, rows: np.ndarray) -> np.ndarray 
         return None
     device = judge.step.device
     total = torch.zeros((), device=device)
-    for block in batches(store, rows, 128):
-        matrix = judge.transition(block.to(device))
+    for block in batches(store, rows, device, 128):
+        matrix = judge.transition(block)
         total = total + (matrix.sum(0) if matrix.ndim == 3 else len(block) * matrix)
     return (total / len(rows)).cpu().numpy()
 
 
-def batches(store: Store, rows: np.ndarray, batch: int = 1024) -> Iterator[Tensor]:
-    """Samples at these positions, as many at a time as `batch` and memory allow."""
+def batches(store: Store, rows: np.ndarray, device: torch.device, batch: int | None = None) -> Iterator[Tensor]:
+    """Samples at these positions on the device, as many at a time as `batch` and memory allow.
+
+    A CPU is given few: with more, what the network makes of them leaves its caches, which is slower, and takes memory
+    in blocks so large that the heap is left in pieces and grows with the number of batches.
+    """
+    batch = batch or (128 if device.type == "cpu" else 1024)
     size = max(1, min(batch, BYTES // max(1, store.samples[:1].nbytes)))
     for start in range(0, len(rows), size):
-        yield torch.from_numpy(np.require(store.samples[rows[start : start + size]], requirements=["C", "W"]))
+        block = np.require(store.samples[rows[start : start + size]], requirements=["C", "W"])
+        yield torch.from_numpy(block).to(device)

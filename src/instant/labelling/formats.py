@@ -32,10 +32,10 @@ def write_label_studio(tables: Iterator[pa.Table], schema: pa.Schema, file: IO[b
     """Tasks with a prediction each, to import into a project with <Image name="image" value="$image"/> and
     <Choices name="label" toName="image">."""
     start = b"["
-    for table in tables:
-        for row in table.to_pylist():
-            file.write(start + b"\n" + json.dumps(_task(row, model), ensure_ascii=False).encode())
-            start = b","
+    rows = (row for table in tables for part in table.to_batches(max_chunksize=256) for row in part.to_pylist())
+    for row in rows:  # some at a time, as objects of Python take five times the memory
+        file.write(start + b"\n" + json.dumps(_task(row, model), ensure_ascii=False).encode())
+        start = b","
     file.write(b"\n]\n" if start == b"," else b"[]\n")
 
 

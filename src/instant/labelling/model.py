@@ -36,8 +36,8 @@ class Model:
     def predict_proba(self, x: Any) -> np.ndarray:
         """(n, K), the classes in the order of `classes`."""
         store = as_store(x, self.shape)
-        device = self._judge.step.device
-        parts = [self._judge.classify(block.to(device)).cpu() for block in batches(store, np.arange(len(store)))]
+        blocks = batches(store, np.arange(len(store)), self._judge.step.device)
+        parts = [self._judge.classify(block).cpu() for block in blocks]
         return torch.cat(parts).numpy()
 
     def decide(self, x: Any) -> Decisions:

@@ -21,7 +21,7 @@ import instant
 from instant.data.files import atomic, locked
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.split import Split
-from instant.data.store import Store
+from instant.data.store import Store, let_go
 from instant.engine.device import choose_device
 from instant.errors import InputError
 from instant.labelling.decisions import check_split, decide_rows
@@ -31,7 +31,7 @@ from instant.labelling.judge import load_judge, require_rule
 from instant.labelling.table import Past, as_arrow
 from instant.run import Run
 
-BLOCK = 8192  # rows of a shard
+BLOCK = 2048  # rows of a shard: more take more memory, and save neither time nor space
 
 Report = Callable[[int, int], object]  # rows done, of how many
 
@@ -94,6 +94,7 @@ def label(
                 table = as_arrow(found, job.names(rows), None if job.past is None else job.past.columns(places))
                 with atomic(shard) as file:
                     pq.write_table(table, file)
+                let_go(job.store.samples)
             shards.append(shard)
             report(places.stop, total)
         counted = _Counted(shards)

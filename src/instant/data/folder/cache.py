@@ -11,8 +11,9 @@ import json
 import multiprocessing
 import os
 import shutil
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from instant.errors import InputError
 
 VERSION = 1  # of what `decode` makes of a file
 SHARD = 128  # images
+AHEAD = 8  # shards that wait for each worker, so that none is idle while a slow one is waited for
 
 
 class Decoded(NamedTuple):
@@ -63,21 +65,21 @@ def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, 
     starts = range(0, len(listing.names), SHARD)
     parts = folder / "parts"
     parts.mkdir(exist_ok=True)
-    shards = [
-        Shard(listing.root, listing.names[at : at + SHARD], parts / f"{number:06d}", side, channels)
-        for number, at in enumerate(starts)
-    ]
-    waiting = [shard for shard in shards if not shard.path.exists()]
-    done = len(listing.names) - sum(len(shard.names) for shard in waiting)
+
+    def shard(at: int) -> Shard:
+        return Shard(listing.root, listing.names[at : at + SHARD], parts / f"{at // SHARD:06d}", side, channels)
+
+    waiting = [at for at in starts if not shard(at).path.exists()]
+    done = len(listing.names) - sum(len(shard(at).names) for at in waiting)
     with counting(f"decoding {listing.root.name or listing.root}", len(listing.names), done, progress) as report:
-        for files in _decode_all(waiting):
+        for files in _decode_all(map(shard, waiting), len(waiting)):
             done += files
             report(done)
     bad: dict[str, str] = {}
     levels = np.zeros((channels, 256), np.int64)
     with atomic(pixels) as file:
-        for shard in shards:
-            content = read_shard(shard)
+        for at in starts:
+            content = read_shard(shard(at))
             bad |= content.bad
             levels += content.levels
             file.write(content.pixels)
@@ -87,14 +89,20 @@ def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, 
     shutil.rmtree(parts)
 
 
-def _decode_all(shards: list[Shard]) -> Iterator[int]:
-    """The number of files of every shard once it is on disk."""
-    workers = min(len(os.sched_getaffinity(0)), len(shards))
+def _decode_all(shards: Iterator[Shard], count: int) -> Iterator[int]:
+    """The number of files of every shard once it is on disk; each is asked for when its turn is near."""
+    workers = min(len(os.sched_getaffinity(0)), count)
     if workers <= 1:
         yield from map(decode_shard, shards)
         return
     with _pool(workers) as pool:
-        yield from pool.map(decode_shard, shards)
+        ahead: deque[Future[int]] = deque()
+        for shard in shards:
+            ahead.append(pool.submit(decode_shard, shard))
+            if len(ahead) == AHEAD * workers:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 @contextmanager

@@ -30,10 +30,15 @@ def match_labels(
     files: Sequence[str], labels: Sequence[str], names: Sequence[str], root: Path, problems: list[Flaw]
 ) -> dict[str, str]:
     """The label of every file that has one. A file in a subfolder may be called by its last name if that is unique."""
-    there = set(names)
+    # what is asked for is kept, not what is there: a table has a few names where a folder may have a million
+    asked = {way for file in files if (within := inside(file, root)) is not None for way in (within, _slashed(within))}
+    there: set[str] = set()
     by_last: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
-        by_last[posixpath.basename(name)].append(name)
+        if name in asked:
+            there.add(name)
+        if (last := posixpath.basename(name)) in asked:
+            by_last[last].append(name)
     found: dict[str, str] = {}
     disputed: set[str] = set()
     for file, label in zip(files, labels):
@@ -41,9 +46,7 @@ def match_labels(
         if within is None:
             problems.append(Flaw(file, "the table names a file outside the folder; its row is not used"))
             continue
-        name = within
-        if name not in there and "\\" in name:
-            name = posixpath.normpath(name.replace("\\", "/"))
+        name = within if within in there else _slashed(within)
         if name not in there:
             same = by_last.get(name, [])
             if len(same) != 1:
@@ -64,6 +67,11 @@ def match_labels(
             problems.append(Flaw(name, f"its label {label!r} is given twice; it counts once"))
         found[name] = label
     return {name: label for name, label in found.items() if name not in disputed}
+
+
+def _slashed(name: str) -> str:
+    """As another system writes it: with slashes where it has backslashes."""
+    return posixpath.normpath(name.replace("\\", "/")) if "\\" in name else name
 
 
 def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from instant.data.folder.labels import inside, match_labels, merge_spellings
+from instant.data.folder.names import Names
 from instant.data.folder.problems import Flaw
 from instant.data.folder.table import FileTable, read_table
 from instant.errors import InputError
@@ -23,7 +24,7 @@ class Listing(NamedTuple):
     """The images of a folder by their names from it, sorted, and the labels people gave."""
 
     root: Path
-    names: list[str]
+    names: Names
     labels: dict[str, str]
     key: str  # changes whenever a file does
 
@@ -67,7 +68,7 @@ def _find(path: Path, problems: list[Flaw]) -> tuple[Listing, FileTable | None]:
 def _labels(
     path: Path,
     root: Path,
-    names: list[str],
+    names: Names,
     table: FileTable | None,
     label_file: Path | None,
     problems: list[Flaw],
@@ -104,32 +105,48 @@ def _labels(
 def _walk(root: Path, problems: list[Flaw], below: str = "") -> Iterator[str]:
     """Names of all files that look like images, in order; links to folders are not followed, hidden files not seen."""
     try:
-        with os.scandir(root / below) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+        found, folders, links = _look(root / below)
     except OSError as error:
         if not below:
             raise InputError(f"{root} cannot be read ({error.strerror or error}); check its permissions.") from error
         problems.append(Flaw(below, f"the folder cannot be read: {error.strerror or error}"))
         return
-    for entry in found:
-        name = f"{below}/{entry.name}" if below else entry.name
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir(follow_symlinks=False):
+    for last in found:
+        name = f"{below}/{last}" if below else last
+        if last in folders:
             yield from _walk(root, problems, name)
-        elif entry.is_symlink() and os.path.isdir(entry):
+        elif last in links:
             problems.append(Flaw(name, "it is a link to a folder, which is not followed"))
-        elif PurePosixPath(name).suffix.lower() in IMAGES:
+        elif (suffix := os.path.splitext(last)[1].lower()) in IMAGES:
             yield name
-        elif PurePosixPath(name).suffix.lower() in UNREAD:
+        elif suffix in UNREAD:
             problems.append(Flaw(name, "images of this format are not read; save it as JPEG or PNG"))
 
 
-def _take(root: Path, names: Iterator[str], problems: list[Flaw], listed: bool = False) -> tuple[list[str], str]:
+def _look(folder: Path) -> tuple[list[str], set[str], set[str]]:
+    """What is in it, in order; which of that are folders, and which links to folders.
+
+    Names alone are kept, as an entry of the system takes four times their memory.
+    """
+    found, folders, links = [], set(), set()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            found.append(entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                folders.add(entry.name)
+            elif entry.is_symlink() and os.path.isdir(entry):
+                links.add(entry.name)
+    found.sort()
+    return found, folders, links
+
+
+def _take(root: Path, names: Iterator[str], problems: list[Flaw], listed: bool = False) -> tuple[Names, str]:
     """Those that are plain files within the folder, also by way of links; and the key of them all."""
     home = os.path.realpath(root)
     digest = hashlib.sha256()
-    kept = []
+    kept = Names()
     for name in names:
         path = os.path.join(home, name)
         try:

@@ -14,6 +14,7 @@ from instant.data.folder.cache import decoded
 from instant.data.folder.decode import Unreadable, open_image
 from instant.data.folder.labels import class_order, note_single
 from instant.data.folder.listing import Listing, list_images, list_unlabelled
+from instant.data.folder.names import Names
 from instant.data.folder.problems import Flaw, shown
 from instant.data.folder.survey import Survey, survey
 from instant.data.folder.table import TABLES
@@ -53,7 +54,7 @@ class New(NamedTuple):
     """Images nobody has labelled, what they are called, and what changes whenever one of them does."""
 
     store: Store
-    names: tuple[str, ...]
+    names: Names
     key: str
 
 
@@ -68,7 +69,7 @@ def read_new(path: Path, shape: tuple[int, ...], problems: list[Flaw], *, progre
     problems += [Flaw(name, reason) for name, reason in found.bad.items()]
     if len(found.images) == 0:
         raise InputError(f"{path}: none of the {len(listing.names):,} image files can be read; they are damaged.")
-    names = tuple(shown(name) for name in listing.names if name not in found.bad)
+    names = Names(shown(name) for name in listing.names if name not in found.bad)
     return New(Store(found.images, str(path)), names, listing.key)
 
 
@@ -102,7 +103,7 @@ def _read_images(
         raise InputError(f"side={chosen} must be from {SIDES[0]} to {SIDES[-1]} pixels.")
     found = decoded(listing, home, side=chosen, channels=seen.channels, progress=progress)
     problems += [Flaw(name, reason) for name, reason in found.bad.items()]
-    names = [name for name in listing.names if name not in found.bad]
+    names = Names(name for name in listing.names if name not in found.bad)
     labels = {name: label for name, label in listing.labels.items() if name not in found.bad}
     note_single(labels, problems)
     classes = tuple(sorted(set(labels.values()), key=class_order))
@@ -114,7 +115,7 @@ def _read_images(
             "or more. Repair or label some more."
         )
     number = {name: k for k, name in enumerate(classes)}
-    targets = np.array([number[labels[name]] if name in labels else -1 for name in names], np.int64)
+    targets = np.fromiter((number[labels[name]] if name in labels else -1 for name in names), np.int64)
     called = path.resolve().stem if path.is_file() else path.resolve().name
     return Source(
         name=called,
@@ -125,7 +126,7 @@ def _read_images(
         classes=classes,
         mean=found.mean,
         std=found.std,
-        files=tuple(map(shown, names)),
+        files=Names(map(shown, names)),
     )
 
 
