@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from instant.data.files import atomic, locked
@@ -92,16 +93,21 @@ def test_locked_lets_one_in_at_a_time_and_cleans_up(tmp_path):
 
 
 def test_a_system_without_file_locks_trains_and_labels(tmp_path):
-    """Windows has no fcntl and no resource: nothing may need them."""
+    """Windows has no fcntl, no resource, no advice about memory, no say in cores: nothing may need them."""
     script = """
-import sys
+import mmap, os, sys
 sys.modules["fcntl"] = sys.modules["resource"] = None
+del mmap.MADV_DONTNEED, os.sched_getaffinity
 from instant.cli import main
+from instant.data.folder.cache import cores
+assert cores() == os.cpu_count()
 tiny = ["steps=2", "labels=10", "batch=4", "ratio=2", "device=cpu"]
 assert main(["train", "digits", *tiny, "--out", "run"]) == 0
 assert main(["label", "run", "--out", "labels.csv"]) == 0
+assert main(["label", "run", "x.npy", "--out", "mapped.csv"]) == 0
 assert main(["bench", "step", "digits", *tiny[1:], "--steps", "1", "--repeats", "1", "--json"]) == 0
 """
+    np.save(tmp_path / "x.npy", np.zeros((3, 1, 16, 16), np.uint8))
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "labels.csv").read_text().count("\n") == 1438

@@ -68,7 +68,8 @@ def let_go(samples: np.ndarray) -> None:
     """Give back the pages of a file mapped to be read: until the system is short of memory it counts them as ours."""
     while isinstance(samples.base, np.ndarray):  # a view, as most are
         samples = samples.base
-    if isinstance(samples, np.memmap) and samples.mode == "r":  # in another mode they may hold what was written
+    # In another mode they may hold what was written; Windows has no such advice
+    if isinstance(samples, np.memmap) and samples.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
         assert isinstance(samples.base, mmap.mmap)
         samples.base.madvise(mmap.MADV_DONTNEED)
 

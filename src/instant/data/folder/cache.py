@@ -89,9 +89,14 @@ def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, 
     shutil.rmtree(parts)
 
 
+def cores() -> int:
+    """How many this process may use; macOS and Windows only say how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _decode_all(shards: Iterator[Shard], count: int) -> Iterator[int]:
     """The number of files of every shard once it is on disk; each is asked for when its turn is near."""
-    workers = min(len(os.sched_getaffinity(0)), count)
+    workers = min(cores(), count)
     if workers <= 1:
         yield from map(decode_shard, shards)
         return
