@@ -142,9 +142,11 @@ def vectors(labels: int | None = None, method: str = "instant") -> Recipe:
 
     InstanT's T(x) learns slowly: from a handful of labels it would else take the classifier's first mistakes for a
     rule, and the corrected loss would then turn whole classes around. An MLP that knows a few labels by heart is sure
-    of everything, so its kappa has the 0.95 of AdaMatch.
+    of everything, so its kappa has the 0.95 of AdaMatch. Noise and weight decay were chosen on training rows of five
+    sets (docs/estimator.md).
     """
-    recipe = small("arrays", labels, method, backbone="mlp", steps=600, noise=0.4)
+    optim = Optim(lr=0.1, cycles=0.5, weight_decay=3e-3)
+    recipe = small("arrays", labels, method, backbone="mlp", steps=600, noise=0.3, optim=optim)
     options = ({"base": 0.95, "transition_lr": 0.001} if _fits_labelled(method) else {}) | recipe.method_options
     return dataclasses.replace(recipe, method_options=options, suggested=options)
 
