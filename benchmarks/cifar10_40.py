@@ -3,10 +3,12 @@
     python benchmarks/cifar10_40.py train --data FOLDER --runs RUNS --minutes 9    # again and again, until all are done
     python benchmarks/cifar10_40.py gather --runs RUNS                             # cifar10_40.csv, and the summaries
     python benchmarks/cifar10_40.py draw docs/cifar10.png                          # from that file
+    python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "slow: optim.lr=0.03"
 
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
 to another machine. Every run has the same labels, schedule and network; only the method differs. A row of the csv is
-an evaluation on the test images, which decide nothing: the last one counts.
+an evaluation on the test images, which decide nothing: the last one counts. What a change is worth is tried in trials,
+all at once: 16,000 steps on the labels of seed 0, judged by 5,000 training images held out (cifar10_40-trials.csv).
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from instant.run import Run
 
 HERE = Path(__file__).parent
 METHODS = {  # what is compared: a name, and the settings it stands for
@@ -37,6 +42,19 @@ PANELS = {
     "threshold": "mean threshold",
 }
 COLUMNS = ["name", "seed", "step", *PANELS, "transition_diagonal", "seconds", "hardware", "torch", "command"]
+
+
+TRIAL_COLUMNS = [
+    "trial",
+    "step",
+    "validation_accuracy",
+    *list(PANELS)[1:],
+    "transition_diagonal",
+    "seconds",
+    "hardware",
+    "torch",
+]
+TRIAL_COLUMNS += ["command"]
 
 
 class Job(NamedTuple):
@@ -79,6 +97,45 @@ def train(options: argparse.Namespace) -> None:
             raise SystemExit(process.returncode)
 
 
+def trial(options: argparse.Namespace) -> None:
+    """Trials side by side; their evaluations on held-out training images are added to a csv, and the last printed."""
+    from instant.run import Run
+
+    until = time.monotonic() + 60 * options.minutes
+    common = ["recipe=fast_cifar10", "labels=40", "seed=0", "validation=5000", "steps=16000", "evaluate_every=2000"]
+    running: list[tuple[str, Path, str, subprocess.Popen]] = []
+    for text in options.trials:
+        name, _, given = text.partition(":")
+        settings = dict(word.split("=", 1) for word in [*common, *given.split()])
+        words = [f"{key}={value}" for key, value in settings.items()]
+        folder = options.runs / name.replace(" ", "-")
+        log = open(options.runs / f"{folder.name}.txt", "w", encoding="utf-8")  # noqa: SIM115 (of the process)
+        command = ["train", "cifar10", f"data={options.data}", *words, "--out", str(folder)]
+        process = subprocess.Popen([sys.executable, "-m", "instant", *command], stdout=log, stderr=log)
+        running.append((name, folder, " ".join(["instant train cifar10", *words]), process))
+    rows: list[dict[str, Any]] = []
+    for name, folder, command, process in running:
+        try:
+            process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+        run = Run(folder)
+        records = [record for record in run.history() if "validation_accuracy" in record]
+        rows += [{"trial": name, **record, **_where(run), "command": command} for record in records]
+        last = (
+            f"step {records[-1]['step']}: {100 * records[-1]['validation_accuracy']:.1f} %" if records else "no result"
+        )
+        print(f"{name:30} {last}", flush=True)
+    path = options.csv.with_name("cifar10_40-trials.csv")
+    new = not path.exists()
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, TRIAL_COLUMNS, extrasaction="ignore", lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerows(rows)
+
+
 def gather(options: argparse.Namespace) -> None:
     """The evaluations of all runs, finished or not."""
     from instant.run import Run
@@ -94,9 +151,10 @@ def gather(options: argparse.Namespace) -> None:
             kept.parent.mkdir(exist_ok=True)
             kept.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         command = " ".join(["instant", *words(job, "FOLDER", options.settings)])
-        shared = {"hardware": known.get("device"), "torch": known.get("versions", {}).get("torch"), "command": command}
         rows += [
-            {"name": job.name, "seed": job.seed, **record, **shared} for record in run.history() if "accuracy" in record
+            {"name": job.name, "seed": job.seed, **record, **_where(run), "command": command}
+            for record in run.history()
+            if "accuracy" in record
         ]
     with open(options.csv, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
@@ -106,6 +164,12 @@ def gather(options: argparse.Namespace) -> None:
         mine = [row for row in rows if (row["name"], row["seed"]) == job]
         if mine:
             print(f"{job.name:10} {job.seed}  step {mine[-1]['step']:6}  {100 * mine[-1]['accuracy']:.2f} %")
+
+
+def _where(run: Run) -> dict[str, str]:
+    """On what a run was trained, once it is finished."""
+    known = run.summary() if run.finished else None
+    return {"hardware": known["device"], "torch": known["versions"]["torch"]} if known else {}
 
 
 def draw(options: argparse.Namespace) -> None:
@@ -136,14 +200,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--csv", type=Path, default=HERE / "cifar10_40.csv")
     actions = parser.add_subparsers(required=True)
-    for action in (train, gather):
+    for action in (train, gather, trial):
         sub = actions.add_parser(action.__name__)
         sub.set_defaults(action=action)
-        sub.add_argument("settings", nargs="*", help="key=value, for all runs")
         sub.add_argument("--runs", type=Path, required=True)
-        if action is train:
+        if action is trial:
+            sub.add_argument("trials", nargs="+", metavar="NAME: key=value ...")
+        else:
+            sub.add_argument("settings", nargs="*", help="key=value, for all runs")
+        if action is not gather:
             sub.add_argument("--data", required=True)
             sub.add_argument("--minutes", type=float, default=1e6)
+        if action is train:
             sub.add_argument("--only", nargs="+", choices=METHODS)
     sub = actions.add_parser("draw")
     sub.set_defaults(action=draw)
