@@ -3,8 +3,8 @@
     python benchmarks/decode.py                     # prints what decode.txt holds
     python benchmarks/decode.py --count 500         # a quick look
 
-On two cores ours reads 1.02 x the images a second of the bare loop (medians of three), a second run starts in a
-twentieth of a second, and 20,000 files take the memory of 2,000: 329 MiB, most of it torch's, and 40 MiB a worker
+On two cores ours reads 0.95 x the images a second of the bare loop (medians of three), a second run starts in a
+twentieth of a second, and 20,000 files take the memory of 2,000: 331 MiB, most of it torch's, and 40 MiB a worker
 (decode.txt).
 
 The images are JPEGs of 200 x 150 that the program makes itself: seeded gradients with noise. The bare loop is what one
