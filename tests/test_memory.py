@@ -14,14 +14,14 @@ import pytest
 import torch
 from runs import points
 
+from instant.data import store as stores
 from instant.data.folder import cache
 from instant.data.folder.labels import match_labels
 from instant.data.folder.listing import list_unlabelled
 from instant.data.folder.names import Names
 from instant.data.folder.shards import Shard
-from instant.data.store import Store, let_go
+from instant.data.store import Store, batches, let_go
 from instant.engine.fit import fit
-from instant.labelling.decisions import batches
 from instant.labelling.formats import FORMATS
 from instant.labelling.stream import label
 from instant.run import Run
@@ -157,6 +157,14 @@ def test_labelled_samples_are_given_back(tmp_path: Path) -> None:
 
 def test_a_cpu_is_given_few_rows_at_once() -> None:
     store = Store(np.arange(600, dtype=np.float32).reshape(300, 2))
-    found = list(batches(store, np.arange(300), torch.device("cpu")))
-    assert [len(block) for block in found] == [128, 128, 44]
-    assert torch.equal(torch.cat(found), torch.from_numpy(store.samples))
+    for rows in (None, np.arange(300)[::-1]):
+        found = list(batches(store, torch.device("cpu"), rows))
+        assert [len(block) for block in found] == [128, 128, 44]
+        expected = store.samples if rows is None else store.samples[rows]
+        assert torch.equal(torch.cat(found), torch.tensor(expected))
+
+
+def test_large_samples_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "BLOCK", 3 * 8 * 8 + 1)
+    store = Store(np.zeros((5, 3, 8, 8), np.uint8))
+    assert [len(block) for block in batches(store, torch.device("cpu"))] == [1] * 5

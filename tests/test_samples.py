@@ -276,7 +276,7 @@ def test_a_mapped_file_is_never_read_whole(kind: str, tmp_path: Path, monkeypatc
                 streamed=streamed,
             )  # fmt: skip
             at(feed, 0)
-            predict(_Module(network), source.test, feed.normalise, device=CPU, batch=20)
+            predict(_Module(network), source.test, feed.normalise, device=CPU)
             feed.close()
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -20,10 +20,10 @@ from instant.config import Recipe
 from instant.data.feed import Normalise
 from instant.data.sources import arrays
 from instant.data.split import Split, make_split
-from instant.data.store import Store
+from instant.data.store import Store, batches
 from instant.engine.fit import Callback, Trained, fit
 from instant.estimator_labels import read_given
-from instant.labelling.decisions import Decisions, batches, decide_rows, mean_transition
+from instant.labelling.decisions import Decisions, decide_rows, mean_transition
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import Judge, reference_of
 from instant.match import Match
@@ -150,7 +150,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         store = as_store(self._samples(X, reset=False), self.shape_)
         # In float32 the seventh digit of a row depends on how many are asked about, which scikit-learn does not allow
         judge = self.judge_ if store.is_images else copy.deepcopy(self.judge_).double()
-        blocks = batches(store, np.arange(len(store)), judge.step.device)
+        blocks = batches(store, judge.step.device)
         probs = torch.cat([judge.classify(block) for block in blocks]).double().numpy()
         return probs / probs.sum(1, keepdims=True)
 
@@ -270,7 +270,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         rows = np.arange(len(split.train))
         self._known = known
         self._decisions = decide_rows(self.judge_, split.train, rows, self._names()) if rule else None
-        blocks = batches(split.train, rows, self.judge_.step.device)
+        blocks = batches(split.train, self.judge_.step.device)
         called = torch.cat([self.judge_.classify(block).argmax(1) for block in blocks])
         self.transduction_ = np.where(known, labels, self.classes_[called.numpy()])
         self.thresholds_ = None if self._decisions is None else self._decisions.tau

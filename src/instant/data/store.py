@@ -64,6 +64,21 @@ def blocks(samples: np.ndarray) -> Iterator[np.ndarray]:
         yield samples[start : start + rows]
 
 
+def batches(
+    store: Store, device: torch.device, rows: np.ndarray | None = None, *, batch: int | None = None
+) -> Iterator[Tensor]:
+    """All samples, or those at these positions, on the device, as many at a time as `batch` and memory allow.
+
+    A CPU is given few: with more, what the network makes of them leaves its caches, which is slower, and takes memory
+    in blocks so large that the heap is left in pieces and grows with the number of batches.
+    """
+    batch = batch or (128 if device.type == "cpu" else 1024)
+    size = max(1, min(batch, BLOCK // max(1, store.samples[:1].nbytes)))
+    for start in range(0, len(store) if rows is None else len(rows), size):
+        places = slice(start, start + size) if rows is None else rows[start : start + size]
+        yield torch.from_numpy(np.require(store.samples[places], requirements=["C", "W"])).to(device)
+
+
 def let_go(samples: np.ndarray) -> None:
     """Give back the pages of a file mapped to be read: until the system is short of memory it counts them as ours."""
     while isinstance(samples.base, np.ndarray):  # a view, as most are

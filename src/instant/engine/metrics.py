@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from instant.data.feed import Normalise
 from instant.data.split import Oracle
-from instant.data.store import Store
+from instant.data.store import Store, batches
 from instant.engine.history import History
 from instant.types import Output
 
@@ -115,14 +115,12 @@ def predict(
     *,
     device: torch.device,
     dtype: torch.dtype = torch.float32,
-    batch: int = 1024,
 ) -> Tensor:
     """Probabilities (N, K) of a network over a store, in evaluation mode, on the device."""
     was_training = network.training
     network.eval()
     rows = []
-    for start in range(0, len(store), batch):
-        samples = torch.from_numpy(np.require(store.samples[start : start + batch], requirements=["C", "W"])).to(device)
+    for samples in batches(store, device):
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
             logits = network(normalise(samples)).logits
         rows.append(torch.softmax(logits.float(), dim=1))

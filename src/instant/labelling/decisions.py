@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from instant.data.split import Split
-from instant.data.store import Store
+from instant.data.store import Store, batches
 from instant.engine.device import choose_device
 from instant.errors import InputError
 from instant.labelling.judge import Judge, Verdict, load_judge, require_rule
 from instant.labelling.thresholds import Thresholds
 from instant.run import Run
-
-BYTES = 1 << 26  # of the samples of a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +63,7 @@ def decide_rows(
     judge: Judge, store: Store, rows: np.ndarray, classes: tuple[str, ...], *, batch: int | None = None
 ) -> Decisions:
     """Decisions about some samples of a store; each is its own, whatever the others are."""
-    parts = [[part.cpu() for part in judge(block)] for block in batches(store, rows, judge.step.device, batch)]
+    parts = [[part.cpu() for part in judge(block)] for block in batches(store, judge.step.device, rows, batch=batch)]
     columns = {name: torch.cat(column).contiguous().numpy() for name, column in zip(Verdict._fields, zip(*parts))}
     return Decisions(**columns, ids=rows, classes=classes)
 
@@ -78,20 +75,7 @@ def mean_transition(judge: Judge, store: Store, rows: np.ndarray) -> np.ndarray 
         return None
     device = judge.step.device
     total = torch.zeros((), device=device)
-    for block in batches(store, rows, device, 128):
+    for block in batches(store, device, rows, batch=128):
         matrix = judge.transition(block)
         total = total + (matrix.sum(0) if matrix.ndim == 3 else len(block) * matrix)
     return (total / len(rows)).cpu().numpy()
-
-
-def batches(store: Store, rows: np.ndarray, device: torch.device, batch: int | None = None) -> Iterator[Tensor]:
-    """Samples at these positions on the device, as many at a time as `batch` and memory allow.
-
-    A CPU is given few: with more, what the network makes of them leaves its caches, which is slower, and takes memory
-    in blocks so large that the heap is left in pieces and grows with the number of batches.
-    """
-    batch = batch or (128 if device.type == "cpu" else 1024)
-    size = max(1, min(batch, BYTES // max(1, store.samples[:1].nbytes)))
-    for start in range(0, len(rows), size):
-        block = np.require(store.samples[rows[start : start + size]], requirements=["C", "W"])
-        yield torch.from_numpy(block).to(device)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from instant.data.store import batches
 from instant.engine.device import choose_device
-from instant.labelling.decisions import Decisions, batches, decide_rows
+from instant.labelling.decisions import Decisions, decide_rows
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import load_judge, require_rule
 from instant.run import Run
@@ -36,7 +37,7 @@ class Model:
     def predict_proba(self, x: Any) -> np.ndarray:
         """(n, K), the classes in the order of `classes`."""
         store = as_store(x, self.shape)
-        blocks = batches(store, np.arange(len(store)), self._judge.step.device)
+        blocks = batches(store, self._judge.step.device)
         parts = [self._judge.classify(block).cpu() for block in blocks]
         return torch.cat(parts).numpy()
 
