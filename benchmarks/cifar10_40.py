@@ -43,18 +43,7 @@ PANELS = {
 }
 COLUMNS = ["name", "seed", "step", *PANELS, "transition_diagonal", "seconds", "hardware", "torch", "command"]
 
-
-TRIAL_COLUMNS = [
-    "trial",
-    "step",
-    "validation_accuracy",
-    *list(PANELS)[1:],
-    "transition_diagonal",
-    "seconds",
-    "hardware",
-    "torch",
-]
-TRIAL_COLUMNS += ["command"]
+TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *COLUMNS[4:]]
 
 
 class Job(NamedTuple):
@@ -103,15 +92,16 @@ def trial(options: argparse.Namespace) -> None:
 
     until = time.monotonic() + 60 * options.minutes
     common = ["recipe=fast_cifar10", "labels=40", "seed=0", "validation=5000", "steps=16000", "evaluate_every=2000"]
+    options.runs.mkdir(parents=True, exist_ok=True)
     running: list[tuple[str, Path, str, subprocess.Popen]] = []
     for text in options.trials:
         name, _, given = text.partition(":")
         settings = dict(word.split("=", 1) for word in [*common, *given.split()])
         words = [f"{key}={value}" for key, value in settings.items()]
         folder = options.runs / name.replace(" ", "-")
-        log = open(options.runs / f"{folder.name}.txt", "w", encoding="utf-8")  # noqa: SIM115 (of the process)
         command = ["train", "cifar10", f"data={options.data}", *words, "--out", str(folder)]
-        process = subprocess.Popen([sys.executable, "-m", "instant", *command], stdout=log, stderr=log)
+        with open(_log(folder), "w", encoding="utf-8") as log:
+            process = subprocess.Popen([sys.executable, "-m", "instant", *command], stdout=log, stderr=log)
         running.append((name, folder, " ".join(["instant train cifar10", *words]), process))
     rows: list[dict[str, Any]] = []
     for name, folder, command, process in running:
@@ -120,6 +110,9 @@ def trial(options: argparse.Namespace) -> None:
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             process.wait()
+        if process.returncode not in (0, 130):  # done, or stopped by us
+            print(f"{name:30} failed: {_log(folder).read_text(encoding='utf-8').splitlines()[-1:]}", flush=True)
+            continue
         run = Run(folder)
         records = [record for record in run.history() if "validation_accuracy" in record]
         rows += [{"trial": name, **record, **_where(run), "command": command} for record in records]
@@ -134,6 +127,10 @@ def trial(options: argparse.Namespace) -> None:
         if new:
             writer.writeheader()
         writer.writerows(rows)
+
+
+def _log(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.txt")
 
 
 def gather(options: argparse.Namespace) -> None:
