@@ -4,6 +4,7 @@ One thread a test process: the suite runs one process a core, and threads that s
 """
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -43,3 +44,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     facts = collect(run, split)
     facts.warnings.append(Warn("flood", f"One class floods: {HOSTILE[0]} and {HOSTILE[2]}"))
     return facts
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where decoded folders are kept: of this test alone."""
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "folders"

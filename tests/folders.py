@@ -7,6 +7,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from instant.data.folder.problems import Flaw
+from instant.data.folder.read import read_own
+from instant.data.source import Source
+
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
 
@@ -28,3 +32,16 @@ def photos(folder: Path, count: int = 24, labelled: int = 8, classes: tuple[str,
     table = folder.parent / "labels.csv"
     table.write_text("\n".join(rows) + "\n")
     return table
+
+
+def read(path: Path, labels: Path | None = None, side: int = 8) -> tuple[Source, dict[str, str]]:
+    """The source and the reason for every name with a problem; no name has two here."""
+    flaws: list[Flaw] = []
+    source = read_own(path, labels, side, flaws, progress=False)
+    assert len({flaw.file for flaw in flaws}) == len(set(flaws))
+    assert len(source.targets) == len(source.train)
+    return source, dict(flaws)
+
+
+def labelled(source: Source) -> dict[str, str]:
+    return {file: source.classes[k] for file, k in zip(source.files, source.targets) if k >= 0}

@@ -1,47 +1,24 @@
-"""A folder and its labels to a source: layouts, matching, what is wrong, and decoding once."""
+"""A folder and its labels to a source: layouts, matching, and what is wrong."""
 
 from __future__ import annotations
 
 import csv
-import json
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from folders import photos, plain
-from PIL import Image
+from folders import labelled, photos, plain, read
 
-from instant.data.folder import cache, shards
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.folder.read import read_own
 from instant.data.folder.survey import Survey
-from instant.data.source import Source
 from instant.errors import InputError
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "folders"
-
-
-def read(path: Path, labels: Path | None = None, side: int = 8) -> tuple[Source, dict[str, str]]:
-    """The source and the reason for every name with a problem; no name has two here."""
-    flaws: list[Flaw] = []
-    source = read_own(path, labels, side, flaws, progress=False)
-    assert len({flaw.file for flaw in flaws}) == len(set(flaws))
-    assert len(source.targets) == len(source.train)
-    return source, dict(flaws)
-
-
-def labelled(source: Source) -> dict[str, str]:
-    return {file: source.classes[k] for file, k in zip(source.files, source.targets) if k >= 0}
-
-
 # --- layouts ----------------------------------------------------------------------------------------------------
+
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def test_a_folder_with_a_table(tmp_path: Path) -> None:
@@ -308,215 +285,3 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     write_problems(tmp_path / "problems.csv", flaws)
     with open(tmp_path / "problems.csv", newline="", encoding="utf-8") as file:
         assert [row["file"] for row in csv.DictReader(file)] == ["\\udcfe.png"]
-
-
-# --- decode once ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def decodings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that are decoded, in this process, four a shard."""
-    names: list[str] = []
-
-    def noting(path: Path, side: int, channels: int) -> np.ndarray:
-        names.append(path.name)
-        return original(path, side, channels)
-
-    original = shards.decode
-    monkeypatch.setattr(shards, "decode", noting)
-    monkeypatch.setattr(cache, "SHARD", 4)
-    monkeypatch.setattr(cache.os, "sched_getaffinity", lambda _: {0})
-    return names
-
-
-def test_a_second_run_decodes_nothing(tmp_path: Path, decodings: list[str]) -> None:
-    table = photos(tmp_path / "p", count=10)
-    first, _ = read(tmp_path / "p", table)
-    assert len(decodings) == 10
-    (tmp_path / "p").rename(tmp_path / "moved")
-    again, _ = read(tmp_path / "moved", table)
-    assert len(decodings) == 10
-    assert np.array_equal(first.train.samples, again.train.samples)
-    assert (first.mean, first.std) == (again.mean, again.std)
-
-
-def test_what_is_decoded_may_be_deleted(tmp_path: Path, home: Path, decodings: list[str]) -> None:
-    """All of it, or a file of it: a source in use stays whole, the next one decodes again."""
-    table = photos(tmp_path / "p", count=10)
-    first, _ = read(tmp_path / "p", table)
-    pixels = np.array(first.train.samples)
-    for number, deleted in enumerate((home, next(home.rglob("pixels.u8")), next(home.rglob("card.json"))), start=1):
-        shutil.rmtree(deleted) if deleted.is_dir() else deleted.unlink()
-        assert np.array_equal(first.train.samples, pixels)
-        again, flaws = read(tmp_path / "p", table)
-        assert (len(decodings), flaws) == (10 + 10 * number, {})
-        assert np.array_equal(again.train.samples, pixels)
-
-
-def test_a_cut_store_says_what_helps(tmp_path: Path, home: Path, decodings: list[str]) -> None:
-    table = photos(tmp_path / "p", count=10)
-    pixels, store = np.array(read(tmp_path / "p", table)[0].train.samples), next(home.rglob("pixels.u8"))
-    os.truncate(store, 100)
-    with pytest.raises(InputError, match=r"cut short: expected 1,920 bytes, got 100\. Delete it and load again"):
-        read(tmp_path / "p", table)  # 1,920: ten images of 3 x 8 x 8
-    store.unlink()
-    assert np.array_equal(read(tmp_path / "p", table)[0].train.samples, pixels)
-
-
-def test_a_changed_file_is_seen_also_with_its_size_and_date(tmp_path: Path, decodings: list[str]) -> None:
-    photos(tmp_path / "p", count=10)
-    path = tmp_path / "p" / "003.bmp"
-    plain((1, 1, 1)).save(path)
-    before = path.stat()
-    assert read(tmp_path / "p", tmp_path / "labels.csv")[0].train.samples[3, 0, 0, 0] == 1
-    plain((2, 2, 2)).save(path)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
-    assert read(tmp_path / "p", tmp_path / "labels.csv")[0].train.samples[3, 0, 0, 0] == 2
-
-
-def test_another_side_is_another_store(tmp_path: Path, decodings: list[str]) -> None:
-    table = photos(tmp_path / "p", count=10)
-    assert read(tmp_path / "p", table, side=8)[0].train.shape == (3, 8, 8)
-    assert read(tmp_path / "p", table, side=9)[0].train.shape == (3, 9, 9)
-
-
-def test_decoding_goes_on_where_it_was_stopped(
-    tmp_path: Path, decodings: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = photos(tmp_path / "p", count=10)
-    with monkeypatch.context() as stopped:
-        noting = shards.decode
-
-        def stopping(path: Path, side: int, channels: int) -> np.ndarray:
-            if path.name == "005.png":
-                raise KeyboardInterrupt
-            return noting(path, side, channels)
-
-        stopped.setattr(shards, "decode", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            read(tmp_path / "p", table)
-    assert decodings == [f"{n:03d}.png" for n in range(5)]  # a whole shard of four, and one of the next
-    decodings.clear()
-    source, _ = read(tmp_path / "p", table)
-    assert decodings == [f"{n:03d}.png" for n in range(4, 10)]
-    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "other"))
-    assert np.array_equal(source.train.samples, read(tmp_path / "p", table)[0].train.samples)
-
-
-def test_a_shard_that_a_power_cut_spoilt_is_made_again(tmp_path: Path, decodings: list[str]) -> None:
-    photos(tmp_path / "p", count=4)
-    shard = shards.Shard(tmp_path / "p", [f"{n:03d}.png" for n in range(4)], tmp_path / "shard", 8, 3)
-    shards.decode_shard(shard)
-    whole = shards.read_shard(shard)
-    assert len(decodings) == 4
-    content = shard.path.read_bytes()
-    for spoilt in (b"", content[:-1], content[:-1] + bytes([content[-1] ^ 1])):
-        shard.path.write_bytes(spoilt)
-        assert shards.read_shard(shard).pixels == whole.pixels
-
-
-def test_many_processes_make_the_same_store(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = photos(tmp_path / "p", count=20)
-    (tmp_path / "p" / "007.png").write_text("bad")
-    one, flaws = read(tmp_path / "p", table)
-    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "other"))
-    monkeypatch.setattr(cache, "SHARD", 6)
-    monkeypatch.setattr(cache.os, "sched_getaffinity", lambda _: {0, 1})
-    two, same = read(tmp_path / "p", table)
-    assert np.array_equal(one.train.samples, two.train.samples)
-    assert (list(one.files), one.mean, flaws) == (list(two.files), two.mean, same)
-    assert len(one.train) == 19
-
-
-def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = photos(tmp_path / "p")
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "file"))
-    with pytest.raises(InputError, match=r"cannot be kept in .*file"):
-        read(tmp_path / "p", table)
-
-
-# --- arrays -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        np.array(["cat", "dog", "", "cat"]),
-        np.array(["cat", "dog", None, "cat"], dtype=object),
-        np.array(["cat", "dog", float("nan"), "cat"], dtype=object),
-        np.array(["cat", "dog", None, "cat"]).astype(str),  # "None"
-        np.array(["cat", "dog", np.nan, "cat"]),  # "nan"
-        np.array(["cat", "dog", "-1", "cat"]),
-    ],
-)
-def test_names_in_arrays(tmp_path: Path, labels: np.ndarray) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((4, 8, 8), np.uint8))
-    np.save(tmp_path / "y.npy", labels)
-    source, _ = read(tmp_path / "x.npy", tmp_path / "y.npy")
-    assert source.classes == ("cat", "dog")
-    assert source.targets.tolist() == [0, 1, -1, 0]
-    assert source.train.shape == (1, 8, 8)
-    np.savez(tmp_path / "both.npz", x=np.zeros((4, 8, 8), np.uint8), y=labels)
-    assert read(tmp_path / "both.npz")[0].targets.tolist() == [0, 1, -1, 0]
-
-
-class Trap:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.mkdir, ("sprung",)
-
-
-def test_numbers_in_one_file(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).normal(size=(5, 3))
-    np.savez(tmp_path / "all.npz", x=x, y=np.array([2, 10, np.nan, -1, 2]), x_test=x[:2], y_test=np.array([10, 2]))
-    source, flaws = read(tmp_path / "all.npz")
-    assert source.classes == ("2", "10")
-    assert source.targets.tolist() == [0, 1, -1, -1, 0]
-    assert source.test_targets.tolist() == [1, 0]
-    assert list(flaws) == ["row 1"]
-
-
-def test_labels_of_arrays_in_a_table(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
-    (tmp_path / "y.csv").write_text("label\nb\na\n\n", encoding="utf-8")
-    with pytest.raises(InputError, match="expected 3 labels"):
-        read(tmp_path / "x.npy", tmp_path / "y.csv")
-    (tmp_path / "y.csv").write_text('label\nb\na\n""\n', encoding="utf-8")
-    assert read(tmp_path / "x.npy", tmp_path / "y.csv")[0].targets.tolist() == [1, 0, -1]
-
-
-def test_arrays_that_cannot_be_used(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
-    np.save(tmp_path / "trap.npy", np.array(["a", Trap(), "b"], dtype=object), allow_pickle=True)
-    np.save(tmp_path / "lists.npy", np.array([["a", None], ["b", "c"]], dtype=object), allow_pickle=True)
-    np.savez(tmp_path / "odd.npz", z=np.zeros(3))
-    (tmp_path / "text.npy").write_text("hello")
-    for path, labels, sentence in (
-        ("x.npy", None, "nothing says which samples are labelled"),
-        ("x.npy", "trap.npy", "which labels never need; nothing in it was run"),
-        ("x.npy", "lists.npy", "labels must be one a row"),
-        ("odd.npz", None, "expected an array called x, it holds z"),
-        ("text.npy", None, "cannot be read as an array"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            read(tmp_path / path, None if labels is None else tmp_path / labels)
-    assert not Path("sprung").exists()
-
-
-def test_the_record_of_a_survey_is_small(tmp_path: Path, home: Path) -> None:
-    """What is kept is found again, not made again: a changed record changes the answer."""
-    table = photos(tmp_path / "p")
-    read(tmp_path / "p", table)
-    (kept,) = home.glob("*/survey.json")
-    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"grey": True}))
-    assert read(tmp_path / "p", table)[0].train.shape == (1, 8, 8)
-
-
-def test_an_image_larger_than_the_square_is_not_a_corner_of_it(tmp_path: Path) -> None:
-    (tmp_path / "p").mkdir()
-    Image.linear_gradient("L").save(tmp_path / "p" / "a.png")  # 256 x 256, black above, white below
-    plain(3, (9, 9), "L").save(tmp_path / "p" / "b.png")
-    (tmp_path / "l.csv").write_text("file,label\na.png,x\nb.png,y\n")
-    column = read(tmp_path / "p", tmp_path / "l.csv")[0].train.samples[0, 0, :, 0].astype(int)
-    assert np.abs(column - (np.arange(8) * 32 + 16)).max() <= 3  # each row is the mean of 32 levels

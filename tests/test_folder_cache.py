@@ -1,0 +1,150 @@
+"""A folder is decoded once: what is kept, what decodes it anew, what is resumed, and what cannot be kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from folders import photos, plain, read
+
+from instant.data.folder import cache, shards
+from instant.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def decodings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are decoded, in this process, four a shard."""
+    names: list[str] = []
+
+    def noting(path: Path, side: int, channels: int) -> np.ndarray:
+        names.append(path.name)
+        return original(path, side, channels)
+
+    original = shards.decode
+    monkeypatch.setattr(shards, "decode", noting)
+    monkeypatch.setattr(cache, "SHARD", 4)
+    monkeypatch.setattr(cache.os, "sched_getaffinity", lambda _: {0})
+    return names
+
+
+def test_a_second_run_decodes_nothing(tmp_path: Path, decodings: list[str]) -> None:
+    table = photos(tmp_path / "p", count=10)
+    first, _ = read(tmp_path / "p", table)
+    assert len(decodings) == 10
+    (tmp_path / "p").rename(tmp_path / "moved")
+    again, _ = read(tmp_path / "moved", table)
+    assert len(decodings) == 10
+    assert np.array_equal(first.train.samples, again.train.samples)
+    assert (first.mean, first.std) == (again.mean, again.std)
+
+
+def test_what_is_decoded_may_be_deleted(tmp_path: Path, home: Path, decodings: list[str]) -> None:
+    """All of it, or a file of it: a source in use stays whole, the next one decodes again."""
+    table = photos(tmp_path / "p", count=10)
+    first, _ = read(tmp_path / "p", table)
+    pixels = np.array(first.train.samples)
+    for number, deleted in enumerate((home, next(home.rglob("pixels.u8")), next(home.rglob("card.json"))), start=1):
+        shutil.rmtree(deleted) if deleted.is_dir() else deleted.unlink()
+        assert np.array_equal(first.train.samples, pixels)
+        again, flaws = read(tmp_path / "p", table)
+        assert (len(decodings), flaws) == (10 + 10 * number, {})
+        assert np.array_equal(again.train.samples, pixels)
+
+
+def test_a_cut_store_says_what_helps(tmp_path: Path, home: Path, decodings: list[str]) -> None:
+    table = photos(tmp_path / "p", count=10)
+    pixels, store = np.array(read(tmp_path / "p", table)[0].train.samples), next(home.rglob("pixels.u8"))
+    os.truncate(store, 100)
+    with pytest.raises(InputError, match=r"cut short: expected 1,920 bytes, got 100\. Delete it and load again"):
+        read(tmp_path / "p", table)  # 1,920: ten images of 3 x 8 x 8
+    store.unlink()
+    assert np.array_equal(read(tmp_path / "p", table)[0].train.samples, pixels)
+
+
+def test_a_changed_file_is_seen_also_with_its_size_and_date(tmp_path: Path, decodings: list[str]) -> None:
+    photos(tmp_path / "p", count=10)
+    path = tmp_path / "p" / "003.bmp"
+    plain((1, 1, 1)).save(path)
+    before = path.stat()
+    assert read(tmp_path / "p", tmp_path / "labels.csv")[0].train.samples[3, 0, 0, 0] == 1
+    plain((2, 2, 2)).save(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert read(tmp_path / "p", tmp_path / "labels.csv")[0].train.samples[3, 0, 0, 0] == 2
+
+
+def test_another_side_is_another_store(tmp_path: Path, decodings: list[str]) -> None:
+    table = photos(tmp_path / "p", count=10)
+    assert read(tmp_path / "p", table, side=8)[0].train.shape == (3, 8, 8)
+    assert read(tmp_path / "p", table, side=9)[0].train.shape == (3, 9, 9)
+
+
+def test_decoding_goes_on_where_it_was_stopped(
+    tmp_path: Path, decodings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = photos(tmp_path / "p", count=10)
+    with monkeypatch.context() as stopped:
+        noting = shards.decode
+
+        def stopping(path: Path, side: int, channels: int) -> np.ndarray:
+            if path.name == "005.png":
+                raise KeyboardInterrupt
+            return noting(path, side, channels)
+
+        stopped.setattr(shards, "decode", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            read(tmp_path / "p", table)
+    assert decodings == [f"{n:03d}.png" for n in range(5)]  # a whole shard of four, and one of the next
+    decodings.clear()
+    source, _ = read(tmp_path / "p", table)
+    assert decodings == [f"{n:03d}.png" for n in range(4, 10)]
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "other"))
+    assert np.array_equal(source.train.samples, read(tmp_path / "p", table)[0].train.samples)
+
+
+def test_a_shard_that_a_power_cut_spoilt_is_made_again(tmp_path: Path, decodings: list[str]) -> None:
+    photos(tmp_path / "p", count=4)
+    shard = shards.Shard(tmp_path / "p", [f"{n:03d}.png" for n in range(4)], tmp_path / "shard", 8, 3)
+    shards.decode_shard(shard)
+    whole = shards.read_shard(shard)
+    assert len(decodings) == 4
+    content = shard.path.read_bytes()
+    for spoilt in (b"", content[:-1], content[:-1] + bytes([content[-1] ^ 1])):
+        shard.path.write_bytes(spoilt)
+        assert shards.read_shard(shard).pixels == whole.pixels
+
+
+def test_many_processes_make_the_same_store(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = photos(tmp_path / "p", count=20)
+    (tmp_path / "p" / "007.png").write_text("bad")
+    one, flaws = read(tmp_path / "p", table)
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "other"))
+    monkeypatch.setattr(cache, "SHARD", 6)
+    monkeypatch.setattr(cache.os, "sched_getaffinity", lambda _: {0, 1})
+    two, same = read(tmp_path / "p", table)
+    assert np.array_equal(one.train.samples, two.train.samples)
+    assert (list(one.files), one.mean, flaws) == (list(two.files), two.mean, same)
+    assert len(one.train) == 19
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = photos(tmp_path / "p")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("INSTANT_DATA", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"cannot be kept in .*file"):
+        read(tmp_path / "p", table)
+
+
+def test_the_record_of_a_survey_is_small(tmp_path: Path, home: Path) -> None:
+    """What is kept is found again, not made again: a changed record changes the answer."""
+    table = photos(tmp_path / "p")
+    read(tmp_path / "p", table)
+    (kept,) = home.glob("*/survey.json")
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"grey": True}))
+    assert read(tmp_path / "p", table)[0].train.shape == (1, 8, 8)

@@ -1,0 +1,88 @@
+"""Arrays of the user's own: names and numbers as labels, and which of them mean none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from folders import plain, read
+from PIL import Image
+
+from instant.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["cat", "dog", "", "cat"]),
+        np.array(["cat", "dog", None, "cat"], dtype=object),
+        np.array(["cat", "dog", float("nan"), "cat"], dtype=object),
+        np.array(["cat", "dog", None, "cat"]).astype(str),  # "None"
+        np.array(["cat", "dog", np.nan, "cat"]),  # "nan"
+        np.array(["cat", "dog", "-1", "cat"]),
+    ],
+)
+def test_names_in_arrays(tmp_path: Path, labels: np.ndarray) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 8, 8), np.uint8))
+    np.save(tmp_path / "y.npy", labels)
+    source, _ = read(tmp_path / "x.npy", tmp_path / "y.npy")
+    assert source.classes == ("cat", "dog")
+    assert source.targets.tolist() == [0, 1, -1, 0]
+    assert source.train.shape == (1, 8, 8)
+    np.savez(tmp_path / "both.npz", x=np.zeros((4, 8, 8), np.uint8), y=labels)
+    assert read(tmp_path / "both.npz")[0].targets.tolist() == [0, 1, -1, 0]
+
+
+class Trap:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("sprung",)
+
+
+def test_numbers_in_one_file(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    np.savez(tmp_path / "all.npz", x=x, y=np.array([2, 10, np.nan, -1, 2]), x_test=x[:2], y_test=np.array([10, 2]))
+    source, flaws = read(tmp_path / "all.npz")
+    assert source.classes == ("2", "10")
+    assert source.targets.tolist() == [0, 1, -1, -1, 0]
+    assert source.test_targets.tolist() == [1, 0]
+    assert list(flaws) == ["row 1"]
+
+
+def test_labels_of_arrays_in_a_table(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    (tmp_path / "y.csv").write_text("label\nb\na\n\n", encoding="utf-8")
+    with pytest.raises(InputError, match="expected 3 labels"):
+        read(tmp_path / "x.npy", tmp_path / "y.csv")
+    (tmp_path / "y.csv").write_text('label\nb\na\n""\n', encoding="utf-8")
+    assert read(tmp_path / "x.npy", tmp_path / "y.csv")[0].targets.tolist() == [1, 0, -1]
+
+
+def test_arrays_that_cannot_be_used(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    np.save(tmp_path / "trap.npy", np.array(["a", Trap(), "b"], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "lists.npy", np.array([["a", None], ["b", "c"]], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "odd.npz", z=np.zeros(3))
+    (tmp_path / "text.npy").write_text("hello")
+    for path, labels, sentence in (
+        ("x.npy", None, "nothing says which samples are labelled"),
+        ("x.npy", "trap.npy", "which labels never need; nothing in it was run"),
+        ("x.npy", "lists.npy", "labels must be one a row"),
+        ("odd.npz", None, "expected an array called x, it holds z"),
+        ("text.npy", None, "cannot be read as an array"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            read(tmp_path / path, None if labels is None else tmp_path / labels)
+    assert not Path("sprung").exists()
+
+
+def test_an_image_larger_than_the_square_is_not_a_corner_of_it(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    Image.linear_gradient("L").save(tmp_path / "p" / "a.png")  # 256 x 256, black above, white below
+    plain(3, (9, 9), "L").save(tmp_path / "p" / "b.png")
+    (tmp_path / "l.csv").write_text("file,label\na.png,x\nb.png,y\n")
+    column = read(tmp_path / "p", tmp_path / "l.csv")[0].train.samples[0, 0, :, 0].astype(int)
+    assert np.abs(column - (np.arange(8) * 32 + 16)).max() <= 3  # each row is the mean of 32 levels
