@@ -76,6 +76,7 @@ OPTIM: list[tuple[str, str, object]] = [
     ("layer_decay", "0.65", 0.65),
     ("warmup", "100", 100),
     ("cycles", "0.5", 0.5),
+    ("hold", "0.5", 0.5),
 ]
 
 

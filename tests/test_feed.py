@@ -149,6 +149,7 @@ def test_some_labelled_rows_are_in_strong_views_and_nothing_else_changes() -> No
         one, two = at(plain, step), at(hard, step)
         for name in ("y_l", "x_w", "x_s", "index", "key"):
             assert torch.equal(getattr(one, name), getattr(two, name)), name
+        assert two.y_weak.tolist() == one.y_weak.tolist()[:2] == one.y_l.tolist()[:2]
         assert shown(two.x_l).tolist() == (shown(one.x_l) + torch.tensor([0, 0, 128, 128])).tolist()
 
 

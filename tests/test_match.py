@@ -21,13 +21,15 @@ from instant.types import Prediction, Problem, Views
 LOG = math.log
 
 
-def views(z_l, y_l, z_w, z_s, step: int = 1000, index=None) -> Views:
+def views(z_l, y_l, z_w, z_s, step: int = 1000, index=None, strong_l: int = 0) -> Views:
     """Inputs that are their own logits: the model below is the identity."""
     z_l, z_w, z_s = (
         torch.tensor(z, dtype=torch.float32).log() if len(z) else torch.zeros(0, 2) for z in (z_l, z_w, z_s)
     )
     index = torch.arange(len(z_w)) if index is None else torch.tensor(index)
-    return Views(z_l, torch.tensor(y_l), z_w, z_s, index, torch.tensor(step), random.root(0))
+    labels = torch.tensor(y_l)
+    y_weak = labels[: len(labels) - strong_l]
+    return Views(z_l, labels, z_w, z_s, index, torch.tensor(step), random.root(0), y_weak)
 
 
 def identity(x: torch.Tensor, still: torch.Tensor | None = None) -> Prediction:
@@ -196,6 +198,20 @@ def test_adamatch() -> None:
     assert out.decision.confidence.tolist() == pytest.approx([a[0] / sum(a), b[1] / sum(b)], rel=1e-4)
     assert out.decision.threshold.tolist() == pytest.approx([0.57, 0.57])
     assert float(out.loss) == pytest.approx(SUPERVISED - (LOG(0.7) + LOG(0.8)) / 2)
+
+
+@pytest.mark.parametrize("method", ["adamatch", "instant"])
+def test_strong_labelled_rows_are_learnt_and_move_nothing_else(method: str) -> None:
+    """A strong view is predicted with less confidence: counted in kappa, it would lower everybody's bar."""
+    rows = [[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]]
+    plain = run(build_method(method, problem()), views([[0.6, 0.4]], [0], *rows))
+    hard = run(build_method(method, problem()), views([[0.6, 0.4], [0.5, 0.5]], [0, 1], *rows, strong_l=1))
+    assert hard.decision.threshold.tolist() == plain.decision.threshold.tolist()
+    assert {name: value.tolist() for name, value in hard.state.items()} == {
+        name: value.tolist() for name, value in plain.state.items()
+    }
+    assert float(hard.metrics["loss_supervised"]) == pytest.approx((SUPERVISED - LOG(0.5)) / 2)
+    assert float((hard.loss - plain.loss).detach()) == pytest.approx((SUPERVISED - LOG(0.5)) / 2 - SUPERVISED)
 
 
 def test_freematch_adds_fairness() -> None:

@@ -49,6 +49,13 @@ def test_schedule_warms_up_then_counts_from_there() -> None:
     assert at(110, **settings) == pytest.approx(math.cos(7 * math.pi / 16))
 
 
+def test_schedule_holds_the_full_rate_before_the_cosine() -> None:
+    settings = {"steps": 110, "warmup": 10, "cycles": 0.5, "hold": 0.6}
+    assert [at(t, **settings) for t in (5, 10, 40, 70)] == pytest.approx([0.5, 1, 1, 1])
+    assert at(90, **settings) == pytest.approx(math.cos(math.pi / 4))
+    assert at(110, **settings) == pytest.approx(0, abs=1e-6)
+
+
 def test_schedule_is_constant_without_cycles_and_never_negative() -> None:
     assert at(7, steps=10, cycles=0.0) == 1
     assert at(9, steps=10, cycles=1.0) == 0
@@ -230,6 +237,7 @@ def test_a_captured_step_follows_the_schedule(name: str) -> None:
         ({"layer_decay": 0.0}, r"optim.layer_decay must lie in \(0, 1\]"),
         ({"warmup": -1}, "optim.warmup must be 0 or more"),
         ({"cycles": 2.0}, r"optim.cycles must lie in \[0, 1\]"),
+        ({"hold": 1.0}, r"optim.hold must lie in \[0, 1\)"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], sentence: str) -> None:

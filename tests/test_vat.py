@@ -43,7 +43,8 @@ def test_loss_by_hand() -> None:
     w = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
     x_l, x_w = torch.tensor([[0.2, 0.0]]), torch.tensor([[0.0, 0.0]])
     method = VAT(eps=0.1, entropy=0.5, weight=2.0)
-    views = Views(x_l, torch.tensor([0]), x_w, x_w[:0], torch.tensor([0]), torch.tensor(9), random.root(0))
+    y_l = torch.tensor([0])
+    views = Views(x_l, y_l, x_w, x_w[:0], torch.tensor([0]), torch.tensor(9), random.root(0), y_l)
     out = method(linear(w), linear(w), views)
     # x_w: p = (1/2, 1/2), entropy log 2; moved by 0.1 along +-(.6, .8) the logit is +-.5
     q = 1 / (1 + math.exp(-0.5))

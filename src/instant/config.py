@@ -65,8 +65,11 @@ class Recipe:
                 raise InputError(f"{name}={getattr(self, name)} must be at least 1 and below 2^31.")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema={self.ema} must lie in [0, 1); 0 means no averaging.")
-        if not 0 <= self.strong_labels <= 1:
-            raise InputError(f"strong_labels={self.strong_labels} must lie in [0, 1]: it is a share of labelled rows.")
+        if not 0 <= self.strong_labels < 1:
+            raise InputError(
+                f"strong_labels={self.strong_labels} must be at least 0 and below 1: it is the share of labelled rows "
+                "in strong views, and thresholds are relative to the others."
+            )
         if not 0 <= self.shift <= 0.5:
             raise InputError(f"shift={self.shift} must lie in [0, 0.5]: it is a share of the image's side.")
         for name in ("validation", "clip", "noise", "neighbours"):

@@ -78,7 +78,8 @@ class Match(Method):
         state: State = {}
 
         raw = F.softmax(weak.logits.detach(), dim=1)
-        probs_l = F.softmax(labelled.logits.detach(), dim=1)
+        calm = len(views.y_weak)  # kappa, the wanted prior and T are about weak views
+        probs_l = F.softmax(labelled.logits[:calm].detach(), dim=1)
         probs = raw
         if self.align is not None:
             probs, moved = self.align(raw, probs_l)
@@ -86,12 +87,13 @@ class Match(Method):
 
         column = matrix = None
         if self.transitions is not None:
-            features = torch.cat([labelled.features, weak.features])
-            matrix, used = self.transitions(features, torch.cat([views.x_l, views.x_w]), len(views.y_l))
+            features = torch.cat([labelled.features[:calm], weak.features])
+            matrix, used = self.transitions(features, torch.cat([views.x_l[:calm], views.x_w]), calm)
             column = inflow(used, probs.argmax(1))
             metrics["transition_diagonal"] = used.diagonal(dim1=-2, dim2=-1).mean()
 
-        seen = Evidence(probs, probs_l, views.y_l, views.index, views.step, None if column is None else column.detach())
+        flow = None if column is None else column.detach()
+        seen = Evidence(probs, probs_l, views.y_weak, views.index, views.step, flow)
         selection, moved = self.rule(seen)
         state |= _named("rule", moved)
 
@@ -107,7 +109,7 @@ class Match(Method):
         total = supervised + ramped(self.weight, self.ramp, views.step) * unsupervised
         if self.transitions is not None and matrix is not None:
             sight = Sight(raw, student.detach().argmax(1), label, confidence - selection.threshold)
-            own_loss, moved = self.transitions.fit(matrix, views.y_l, probs_l.argmax(1), sight, views.step)
+            own_loss, moved = self.transitions.fit(matrix, views.y_weak, probs_l.argmax(1), sight, views.step)
             state |= _named("transitions.estimator", moved)
             metrics["loss_transition"] = own_loss
             total = total + own_loss

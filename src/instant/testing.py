@@ -123,14 +123,16 @@ def make_views(method: Method, *, step: int = STEPS - 1, seed: int = 0) -> Views
     rows = ROWS if method.wants.weak else 0
     clean = random.normal(random.fold(key, 0), rows, FEATURES)
     second = rows if method.wants.second != "none" else 0
+    y_l = torch.arange(LABELLED) % CLASSES
     return Views(
         x_l=random.normal(random.fold(key, 1), LABELLED, FEATURES),
-        y_l=torch.arange(LABELLED) % CLASSES,
+        y_l=y_l,
         x_w=clean + 0.1 * random.normal(random.fold(key, 2), rows, FEATURES),
         x_s=(clean + 0.3 * random.normal(random.fold(key, 3), rows, FEATURES))[:second],
         index=random.permutations(random.fold(key, 4), POOL)[0, :rows],
         step=torch.tensor(step),
         key=random.fold(key, 5),
+        y_weak=y_l,
     )
 
 

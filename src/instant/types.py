@@ -1,6 +1,6 @@
 """What crosses the borders between parts: one step's input, what a rule may see, what a method returns.
 
-Shapes: B unlabelled rows, L labelled rows, K classes, D features, N samples in the unlabelled pool.
+Shapes: B unlabelled rows, L labelled rows (W of them weak views), K classes, D features, N samples in the pool.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ class Network(Protocol):
 class Views(NamedTuple):
     """One step's input, augmented and normalised, on the device."""
 
-    x_l: Tensor  # (L, ...) weak view of labelled samples
+    x_l: Tensor  # (L, ...) labelled samples: W weak views, then the strong ones that `strong_labels` asks for
     y_l: Tensor  # (L,) their classes
     x_w: Tensor  # (B, ...) weak view of unlabelled samples; no rows when the method wants none
     x_s: Tensor  # (B, ...) second view: strong, or weak again, as the method wants; no rows when it wants none
     index: Tensor  # type: ignore[assignment]  # (B,) positions in the unlabelled pool
     step: Tensor  # () int64
     key: Tensor  # (2,) randomness of this step for the method's own draws
+    y_weak: Tensor  # (W,) classes of the labelled samples in weak views
 
 
 class Evidence(NamedTuple):
     """All that a rule may look at: detached, fixed shapes."""
 
     probs: Tensor  # (B, K) weak-view probabilities, aligned where the method aligns
-    probs_l: Tensor  # (L, K) labelled probabilities, as the classifier gives them
-    y_l: Tensor  # (L,)
+    probs_l: Tensor  # (W, K) probabilities of labelled samples in weak views, as the classifier gives them
+    y_l: Tensor  # (W,)
     index: Tensor  # type: ignore[assignment]  # (B,)
     step: Tensor  # ()
     inflow: Tensor | None = None  # (B, K) column k of T(x): how each true class i flows into the pseudo-label k

@@ -77,7 +77,7 @@ class Feed(nn.Module):
         self.wants = wants
         self.weak = weak
         self.strong = strong
-        self.hardened = round(strong_labels * batch)  # labelled rows of a step in strong views, the last ones
+        self.hardened = min(round(strong_labels * batch), batch - 1)  # labelled rows in strong views, the last ones
         self.second = weak if wants.second == "weak" else strong
         self.images = split.train.is_images
         self.normalise = Normalise(split.mean, split.std, images=self.images)
@@ -117,7 +117,9 @@ class Feed(nn.Module):
             if len(samples) > seen:
                 second = between(second, samples[seen:], random.fold(key, NEIGHBOUR))
             x_s = self._view(self.second, second, random.fold(key, SECOND))
-        return Views(x_l, self.targets[place_l], x_w, x_s, index, step, random.fold(key, METHOD))
+        y_l = self.targets[place_l]
+        y_weak = y_l[: len(y_l) - self.hardened]
+        return Views(x_l, y_l, x_w, x_s, index, step, random.fold(key, METHOD), y_weak)
 
     def _view(self, policy: Policy, samples: Tensor, key: Tensor) -> Tensor:
         """Images are augmented as bytes, vectors once they are standardised: noise then suits every feature."""

@@ -114,7 +114,7 @@ def build_program(
     optim = recipe.optim
 
     def learning_rate(step: Tensor) -> Tensor:
-        return optim.lr * schedule(step, steps=recipe.steps, warmup=optim.warmup, cycles=optim.cycles)
+        return optim.lr * schedule(step, steps=recipe.steps, warmup=optim.warmup, cycles=optim.cycles, hold=optim.hold)
 
     learner.train()
     return Program(

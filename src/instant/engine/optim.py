@@ -30,6 +30,7 @@ class Optim:
     layer_decay: float = 1.0  # learning-rate factor from one ViT block to the one below it
     warmup: int = 0  # steps of linear growth from 0
     cycles: float = 7 / 16  # half-turns of the cosine over the run
+    hold: float = 0.0  # share of the steps after the warm-up at the full rate, before the cosine begins
 
     def __post_init__(self) -> None:
         if self.name not in _MAKERS:
@@ -41,6 +42,7 @@ class Optim:
             ("layer_decay", 0 < self.layer_decay <= 1, "lie in (0, 1]"),
             ("warmup", self.warmup >= 0, "be 0 or more"),
             ("cycles", 0 <= self.cycles <= 1, "lie in [0, 1]"),
+            ("hold", 0 <= self.hold < 1, "lie in [0, 1)"),
         ):
             if not fine:
                 raise InputError(f"optim.{field} must {must}, got {getattr(self, field)}")
@@ -113,8 +115,8 @@ def build_optimizer(model: nn.Module, settings: Optim) -> torch.optim.Optimizer:
     return _MAKERS[settings.name](groups, settings)
 
 
-def schedule(step: Tensor, *, steps: int, warmup: int = 0, cycles: float = 7 / 16) -> Tensor:
-    """Factor on the learning rate at a 0-d step: linear over `warmup`, then cos(cycles * pi * t / T) >= 0.
+def schedule(step: Tensor, *, steps: int, warmup: int = 0, cycles: float = 7 / 16, hold: float = 0.0) -> Tensor:
+    """Factor on the learning rate at a 0-d step: linear over `warmup`, 1 for `hold`, then cos(cycles * pi * t / T).
 
     >>> [round(float(schedule(torch.tensor(t), steps=16)), 4) for t in (0, 8, 16)]
     [1.0, 0.773, 0.1951]
@@ -122,7 +124,8 @@ def schedule(step: Tensor, *, steps: int, warmup: int = 0, cycles: float = 7 / 1
     if not 0 <= warmup < steps:
         raise InputError(f"optim.warmup must be at least 0 and below the {steps} steps of the run, got {warmup}")
     t = step.to(torch.float32)
-    cosine = torch.cos((t - warmup) * (math.pi * cycles / (steps - warmup))).clamp(min=0)
+    start = warmup + hold * (steps - warmup)
+    cosine = torch.cos((t - start).clamp(min=0) * (math.pi * cycles / (steps - start))).clamp(min=0)
     return torch.where(t < warmup, t / max(1, warmup), cosine)
 
 
