@@ -8,7 +8,8 @@
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
 to another machine. Every run has the same labels, schedule and network; only the method differs. A row of the csv is
 an evaluation on the test images, which decide nothing: the last one counts. What a change is worth is tried in trials,
-all at once: 16,000 steps on the labels of seed 0, judged by 5,000 training images held out (cifar10_40-trials.csv).
+all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0, judged by 5,000
+training images held out (cifar10_40-trials.csv).
 """
 
 from __future__ import annotations
@@ -99,21 +100,25 @@ def trial(options: argparse.Namespace) -> None:
         settings = dict(word.split("=", 1) for word in [*common, *given.split()])
         words = [f"{key}={value}" for key, value in settings.items()]
         folder = options.runs / name.replace(" ", "-")
-        command = ["train", "cifar10", f"data={options.data}", *words, "--out", str(folder)]
-        with open(_log(folder), "w", encoding="utf-8") as log:
+        if Run(folder).exists:
+            command = ["train", "--resume", str(folder), f"data={options.data}"]
+        else:
+            command = ["train", "cifar10", f"data={options.data}", *words, "--out", str(folder)]
+        with open(_log(folder), "a", encoding="utf-8") as log:
             process = subprocess.Popen([sys.executable, "-m", "instant", *command], stdout=log, stderr=log)
         running.append((name, folder, " ".join(["instant train cifar10", *words]), process))
+    while time.monotonic() < until and any(process.poll() is None for *_, process in running):
+        time.sleep(0.5)
+    for *_, process in running:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)  # it saves a checkpoint
     rows: list[dict[str, Any]] = []
     for name, folder, command, process in running:
-        try:
-            process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-        if process.returncode not in (0, 130):  # done, or stopped by us
+        process.wait()
+        run = Run(folder)
+        if not run.exists:
             print(f"{name:30} failed: {_log(folder).read_text(encoding='utf-8').splitlines()[-1:]}", flush=True)
             continue
-        run = Run(folder)
         records = [record for record in run.history() if "validation_accuracy" in record]
         rows += [{"trial": name, **record, **_where(run), "command": command} for record in records]
         last = (
@@ -121,11 +126,20 @@ def trial(options: argparse.Namespace) -> None:
         )
         print(f"{name:30} {last}", flush=True)
     path = options.csv.with_name("cifar10_40-trials.csv")
-    new = not path.exists()
-    with open(path, "a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, TRIAL_COLUMNS, extrasaction="ignore", lineterminator="\n")
-        if new:
-            writer.writeheader()
+    mine = {row["trial"] for row in rows}
+    kept = [row for row in _rows(path) if row["trial"] not in mine] if path.exists() else []
+    _write(path, TRIAL_COLUMNS, kept + rows)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _write(path: Path, columns: list[str], rows: list[dict[str, Any]]) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
         writer.writerows(rows)
 
 
@@ -153,10 +167,7 @@ def gather(options: argparse.Namespace) -> None:
             for record in run.history()
             if "accuracy" in record
         ]
-    with open(options.csv, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    _write(options.csv, COLUMNS, rows)
     for job in JOBS:
         mine = [row for row in rows if (row["name"], row["seed"]) == job]
         if mine:
@@ -176,8 +187,7 @@ def draw(options: argparse.Namespace) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    with open(options.csv, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = _rows(options.csv)
     colours = dict(zip(METHODS, ("#c0392b", "#2980b9", "#e67e22", "#7f8c8d", "#27ae60", "#8e44ad")))
     figure, axes = plt.subplots(1, len(PANELS), figsize=(13, 3.4), layout="constrained")
     for axis, (column, title) in zip(axes, PANELS.items()):

@@ -123,6 +123,16 @@ def test_the_release_takes_kappa_from_all_samples(tmp_path: Path) -> None:
     assert found.kappa == pytest.approx(np.full(120, 0.9 * found.confidence.mean()), abs=1e-5)
 
 
+def test_a_kappa_by_class_says_whom_it_is_asked_of(tmp_path: Path) -> None:
+    run, trained = train(tmp_path, "instant", **{"method.kappa": "self_adaptive", "method.base": "0.9"})
+    rule = method_of(trained).rule.base
+    found = decide(run, trained.split)
+    bars = 0.9 * rule.tau * rule.model / rule.model.max()
+    assert found.kappa == pytest.approx(bars.numpy()[found.label], abs=1e-5)
+    assert len(np.unique(found.kappa)) > 1
+    assert f"everyone called {found.classes[int(found.label[0])]!r} is asked {found.kappa[0]:.2f}" in found.reason(0)
+
+
 def test_soft_weights_count_from_their_mean(tmp_path: Path) -> None:
     run, trained = train(tmp_path, "softmatch")
     mu = float(method_of(trained).rule.get_buffer("mu"))

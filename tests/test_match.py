@@ -233,6 +233,16 @@ def test_softmatch_weights_every_row() -> None:
     )
 
 
+def test_instant_over_the_self_adaptive_threshold() -> None:
+    """tau_t = .5 + .001 * (.8 - .5), p~ = .5 +- .001 * .1: kappa = .9 * tau_t * p~_k / max p~; T as below."""
+    method = build_method("instant", problem(), kappa="self_adaptive", align=False)
+    out = run(method, views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]]))
+    tau, model = 0.5 + 0.001 * (0.8 - 0.5), (0.5 + 0.001 * 0.1, 0.5 - 0.001 * 0.1)
+    kappa = [0.9 * tau * model[k] / model[0] for k in (0, 1)]
+    assert out.decision.threshold.tolist() == pytest.approx([kappa[0] + 0.1, kappa[1] + 0.3], rel=1e-5)
+    assert out.state["rule.base.tau"].item() == pytest.approx(tau)
+
+
 def test_instant_by_hand() -> None:
     """One labelled and two unlabelled rows; T is 0.95 on the diagonal at the start (K = 2: column k is (.95, .05))."""
     given = views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.3, 0.7]], [[0.7, 0.3], [0.2, 0.8]])

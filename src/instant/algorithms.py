@@ -25,6 +25,7 @@ from instant.rules import (
     Fixed,
     InstanceDependent,
     Relative,
+    Rule,
     SelfAdaptive,
     TruncatedGaussian,
 )
@@ -206,7 +207,8 @@ def instant(
     relative       False: a fixed base instead of kappa_t (ablations I and III)
     align          False: no distribution alignment (ablations I and II)
     align_target   "uniform", or "labelled": the running mean of labelled predictions (release)
-    kappa          mean confidence of the "labelled" batch, or of the "unlabelled" one (release)
+    kappa          base times the mean confidence of the "labelled" batch, or of the "unlabelled" one (release), or
+                   "self_adaptive": FreeMatch's running mean of the latter, by class
     clip           upper end of the threshold: 1, or 0.99 (release)
     resoftmax      None: plain probabilities in m(x); 0.5: softmax(probabilities / 0.5) (release)
     correct        forward correction of the unsupervised loss
@@ -222,7 +224,7 @@ def instant(
     ViT: C10-10 87.32, C10-40 97.93, C100-400 78.80, STL-40 85.09.
     """
     _choice("align_target", align_target, ("uniform", "labelled"))
-    _choice("kappa", kappa, ("labelled", "unlabelled"))
+    _choice("kappa", kappa, ("labelled", "unlabelled", "self_adaptive"))
     _choice("trained_on", trained_on, ("labelled", "unlabelled"))
     if resoftmax is not None and not (isinstance(resoftmax, int | float) and resoftmax > 0):
         raise InputError(f"method.resoftmax={resoftmax!r} must be none or a positive number, for example 0.5")
@@ -232,7 +234,13 @@ def instant(
     estimator = build_transition(transition, p)
     _check_trained(transition, estimator, trained_on, confident)
     steps = p.scaled(warmup) if warmup else 0
-    threshold = Relative(base, of_unlabelled=kappa == "unlabelled") if relative else Fixed(base)
+    threshold: Rule
+    if not relative:
+        threshold = Fixed(base)
+    elif kappa == "self_adaptive":
+        threshold = SelfAdaptive(p.classes, base=base, momentum=momentum)
+    else:
+        threshold = Relative(base, of_unlabelled=kappa == "unlabelled")
     return Match(
         InstanceDependent(threshold, clip=clip, resoftmax=resoftmax, warmup=steps),
         align=Alignment(p.classes, learn_target=align_target == "labelled", momentum=momentum) if align else None,

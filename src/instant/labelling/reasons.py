@@ -17,6 +17,7 @@ class Parts(NamedTuple):
     inflow: float  # sum_{i != k} T_ik P_i, asked because other classes are called k
     mistaken: float  # the same over 1 - P_k: how often a sample like this is called k when it is not
     accepted: bool
+    by_class: bool = False  # kappa differs between classes
 
 
 def reason(parts: Parts) -> str:
@@ -33,8 +34,9 @@ def reason(parts: Parts) -> str:
         return verdict
     asked = parts.kappa + parts.stay + parts.inflow
     cut = f", cut from {asked:.2f}" if asked > parts.tau + 1e-6 else ""
+    everyone = f"everyone called {parts.label!r}" if parts.by_class else "everyone"
     return (
-        f"{verdict}{cut}; everyone is asked {parts.kappa:.2f}, the runner-up {parts.runner_up!r} asks "
+        f"{verdict}{cut}; {everyone} is asked {parts.kappa:.2f}, the runner-up {parts.runner_up!r} asks "
         f"{_small(parts.stay)} more, and samples like this are called {parts.label!r} {_percent(parts.mistaken)} of "
         f"the time when they are not, which asks {_small(parts.inflow)} more"
     )

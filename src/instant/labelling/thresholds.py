@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ class Thresholds:
     runner_up: Array  # s, the second most probable
     confidence: Array  # P_k
     tau: Array
-    kappa: Array  # beta x the mean confidence on labelled samples, the same for everyone
+    kappa: Array  # beta x the mean confidence on labelled samples, the same for everyone; some methods: by class
     stay: Array  # T_kk P_s
     inflow: Array  # sum_{i != k} T_ik P_i
     mistaken: Array  # inflow / (1 - P_k): how often such a sample is called k when it is not
@@ -40,7 +41,13 @@ class Thresholds:
         names = [str(int(k)) if classes is None else classes[int(k)] for k in (self.label[row], self.runner_up[row])]
         columns = ("confidence", "tau", "kappa", "stay", "inflow", "mistaken")
         values = {column: float(getattr(self, column)[row]) for column in columns}
-        return reason(Parts(label=names[0], runner_up=names[1], accepted=bool(self.accepted[row]), **values))
+        accepted = bool(self.accepted[row])
+        return reason(Parts(label=names[0], runner_up=names[1], accepted=accepted, by_class=self.by_class, **values))
+
+    @cached_property
+    def by_class(self) -> bool:
+        """Whether kappa is not the same for everyone."""
+        return bool((self.kappa != self.kappa[:1]).any())
 
 
 @torch.no_grad()

@@ -10,13 +10,17 @@ from instant.types import Evidence, State
 
 
 class SelfAdaptive(Rule):
-    """threshold_c = tau_t * p~_c / max p~ (eq. 5-7); tau_t and p~ are running means from 1/K, moved before use."""
+    """threshold_c = base * tau_t * p~_c / max p~ (eq. 5-7, base 1); tau_t and p~ are running means from 1/K.
+
+    Both are moved first and used then.
+    """
 
     tau: Tensor
     model: Tensor
 
-    def __init__(self, classes: int, *, momentum: float = 0.999) -> None:
+    def __init__(self, classes: int, *, base: float = 1.0, momentum: float = 0.999) -> None:
         super().__init__()
+        self.base = base
         self.momentum = momentum
         self.register_buffer("tau", torch.tensor(1 / classes))
         self.register_buffer("model", torch.full((classes,), 1 / classes))
@@ -25,4 +29,4 @@ class SelfAdaptive(Rule):
         confidence, label = seen.probs.max(1)
         tau = self.tau.lerp(confidence.mean(), 1 - self.momentum)
         model = self.model.lerp(seen.probs.mean(0), 1 - self.momentum)
-        return (tau * model / model.max())[label], {"tau": tau, "model": model}
+        return (self.base * tau * model / model.max())[label], {"tau": tau, "model": model}
