@@ -323,6 +323,18 @@ def test_a_second_fit_forgets_the_names_of_the_first() -> None:
     assert not hasattr(model, "feature_names_in_")
 
 
+def test_features_that_vary_little_far_from_zero() -> None:
+    """Seconds since 1970 within a minute: in float32 they would be 128 apart."""
+    x, _, y = blobs()
+    model = InstanTClassifier(**QUICK).fit(x, y)
+    late = InstanTClassifier(**QUICK).fit(x + [1.7e9, 0], y)
+    assert (late.predict(x + [1.7e9, 0]) == model.predict(x)).mean() > 0.98
+    np.testing.assert_array_equal(late.decide(x + [1.7e9, 0]).tau, late.thresholds_)
+    # Left as they are: a span of the size of the numbers themselves, and one that is rounding alone
+    for samples in (x * 1e8 + 4.2e9, np.where(x > 1, 0.3, 0.1 + 0.2)):
+        assert InstanTClassifier(steps=1, random_state=0).fit(samples, y)._origin is None
+
+
 def test_images_as_objects() -> None:
     """What can be fitted can be predicted."""
     images = np.random.default_rng(0).random((60, 4, 4)).astype(object)

@@ -123,7 +123,10 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y: {found}; {type(self).__name__} needs labels of two classes or more.")
         targets = np.full(len(labels), -1)
         targets[known] = numbers
-        source = arrays(samples, targets, classes=[str(name) for name in classes], mirror=self.mirror)
+        origin = _origin(samples)
+        source = arrays(
+            _seen_from(origin, samples), targets, classes=[str(name) for name in classes], mirror=self.mirror
+        )
         recipe = self._recipe(source.train)
         split = make_split(source, labels=None, seed=recipe.seed)
         trained = self._train(recipe, split, self._last_weights(classes, source.train.shape, recipe))
@@ -131,6 +134,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         self.recipe_ = recipe
         self.history_ = trained.history
         self.shape_ = source.train.shape
+        self._origin = origin
         self._remember(trained, split, labels, known)
         return self
 
@@ -153,7 +157,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         [[True, False], [False, True]]
         """
         check_is_fitted(self, "judge_")
-        store = as_store(self._samples(X, reset=False), self.shape_)
+        store = self._store(X)
         # In float32 the seventh digit of a row depends on how many are asked about, which scikit-learn does not allow
         judge = self.judge_ if store.is_images else copy.deepcopy(self.judge_).double()
         blocks = batches(store, judge.step.device)
@@ -186,7 +190,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "judge_")
         self._require_rule()
-        store = as_store(self._samples(X, reset=False), self.shape_)
+        store = self._store(X)
         return decide_rows(self.judge_, store, np.arange(len(store)), self._names())
 
     def labels_frame(self) -> Any:
@@ -242,6 +246,10 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             self.n_features_in_ = size
             return images
         return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least)
+
+    def _store(self, X: Any) -> Store:
+        """Samples as the network was trained on."""
+        return as_store(_seen_from(self._origin, self._samples(X, reset=False)), self.shape_)
 
     def _recipe(self, train: Store) -> Recipe:
         """The recipe for vectors or images with our parameters on top; no step asks for more rows than there are."""
@@ -356,6 +364,21 @@ class InstanTClassifier(SemiSupervisedClassifier):
             "instant", steps=steps, batch=batch, ratio=ratio, settings=settings, mirror=mirror,
             random_state=random_state, device=device, warm_start=warm_start, verbose=verbose,
         )  # fmt: skip
+
+
+def _origin(samples: np.ndarray) -> np.ndarray | None:
+    """Where to count features from that vary so little, so far from 0, that float32 would lose them: a time, say."""
+    if samples.ndim != 2:
+        return None
+    low, high = samples.min(0), samples.max(0)
+    span = high - low
+    size = np.maximum(-low, high)
+    far = (size > 1e4 * span) & (span > 1e-12 * size)  # below that it is rounding that varies
+    return np.where(far, low, 0) if far.any() else None
+
+
+def _seen_from(origin: np.ndarray | None, samples: np.ndarray) -> np.ndarray:
+    return samples if origin is None else samples - origin
 
 
 def _kind(classes: np.ndarray, shape: tuple[int, ...], recipe: Recipe) -> str:
