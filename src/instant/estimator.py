@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,8 +14,8 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from instant.config import Recipe
 from instant.data.feed import Normalise
@@ -26,6 +25,7 @@ from instant.data.store import Store, batches
 from instant.engine.fit import Trained, fit
 from instant.engine.interrupt import Interrupted
 from instant.estimator_labels import read_given
+from instant.estimator_samples import origin_of, read_samples, seen_from
 from instant.labelling.decisions import Decisions, decide_rows, mean_transition
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import Judge, reference_of
@@ -112,7 +112,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         ['low', 'low', 'high', 'high']
         """
         self._check_parameters()
-        samples = self._samples(X, reset=True)
+        samples = read_samples(X, self, reset=True)
         labels, known = read_given(y)
         check_consistent_length(samples, labels)
         classes, numbers = np.unique(labels[known], return_inverse=True)
@@ -123,9 +123,9 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y: {found}; {type(self).__name__} needs labels of two classes or more.")
         targets = np.full(len(labels), -1)
         targets[known] = numbers
-        origin = _origin(samples)
+        origin = origin_of(samples)
         source = arrays(
-            _seen_from(origin, samples), targets, classes=[str(name) for name in classes], mirror=self.mirror
+            seen_from(origin, samples), targets, classes=[str(name) for name in classes], mirror=self.mirror
         )
         recipe = self._recipe(source.train)
         split = make_split(source, labels=None, seed=recipe.seed)
@@ -223,33 +223,9 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         return tags
 
-    def _samples(self, X: Any, *, reset: bool) -> Any:
-        """Vectors as scikit-learn checks them; images as they are."""
-        if isinstance(X, torch.Tensor):
-            X = X.detach().cpu()
-            X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
-        least = 2 if reset else 1
-        try:
-            dimensions = 2 if hasattr(X, "toarray") else np.asarray(X).ndim
-        except ValueError:
-            raise ValueError("X: its rows differ in shape; bring all samples to one size first.") from None
-        if dimensions in (3, 4):
-            images = check_array(X, allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X")
-            size = math.prod(images.shape[1:])
-            if not reset and size != self.n_features_in_:
-                raise ValueError(
-                    f"X has {size} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                    "input."
-                )
-            if reset:
-                self.__dict__.pop("feature_names_in_", None)
-            self.n_features_in_ = size
-            return images
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least)
-
     def _store(self, X: Any) -> Store:
         """Samples as the network was trained on."""
-        return as_store(_seen_from(self._origin, self._samples(X, reset=False)), self.shape_)
+        return as_store(seen_from(self._origin, read_samples(X, self, reset=False)), self.shape_)
 
     def _recipe(self, train: Store) -> Recipe:
         """The recipe for vectors or images with our parameters on top; no step asks for more rows than there are."""
@@ -364,21 +340,6 @@ class InstanTClassifier(SemiSupervisedClassifier):
             "instant", steps=steps, batch=batch, ratio=ratio, settings=settings, mirror=mirror,
             random_state=random_state, device=device, warm_start=warm_start, verbose=verbose,
         )  # fmt: skip
-
-
-def _origin(samples: np.ndarray) -> np.ndarray | None:
-    """Where to count features from that vary so little, so far from 0, that float32 would lose them: a time, say."""
-    if samples.ndim != 2:
-        return None
-    low, high = samples.min(0), samples.max(0)
-    span = high - low
-    size = np.maximum(-low, high)
-    far = (size > 1e4 * span) & (span > 1e-12 * size)  # below that it is rounding that varies
-    return np.where(far, low, 0) if far.any() else None
-
-
-def _seen_from(origin: np.ndarray | None, samples: np.ndarray) -> np.ndarray:
-    return samples if origin is None else samples - origin
 
 
 def _kind(classes: np.ndarray, shape: tuple[int, ...], recipe: Recipe) -> str:
