@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import signal
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -21,6 +25,9 @@ from sklearn.utils import estimator_checks
 
 from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedKFold, arrays, fit, load, make_split
 from instant.cli import main
+from instant.engine import build
+from instant.estimator_labels import read_given
+from instant.progress import ProgressBar
 from instant.recipes import vectors
 from instant.run import Run
 
@@ -157,6 +164,8 @@ def test_warm_start_goes_on() -> None:
     assert np.abs(fresh - before).max() > 0.01
     with pytest.raises(ValueError, match="warm_start=True needs the classes"):
         model.fit(x, np.where(y == 2, 7, y))
+    with pytest.raises(ValueError, match=r"and the network mlp as before, got .* the network mlp width=64"):
+        model.set_params(settings={"backbone.width": 64}).fit(x, y)
 
 
 def test_a_seed_repeats_and_another_does_not() -> None:
@@ -173,6 +182,48 @@ def test_a_bar_when_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv("FORCE_COLOR", "1")
     InstanTClassifier(steps=20, random_state=0, verbose=True).fit(x, y)
     assert "20/20" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="stopped being a finite number"):
+        InstanTClassifier(steps=20, random_state=0, verbose=True, settings={"optim.lr": 1e9}).fit(x, y)
+    assert "\x1b[?25h" in capsys.readouterr().out  # the cursor is back: the bar has let go of the terminal
+
+
+def test_ctrl_c_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other exception scikit-learn takes for a setting that fails, and goes on with the next."""
+    x, _, y = blobs()
+    monkeypatch.setattr(ProgressBar, "step", lambda self, step: signal.raise_signal(signal.SIGINT))
+    model = InstanTClassifier(random_state=0, verbose=True)
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 1"):
+        GridSearchCV(model, {"steps": [20, 30]}, cv=SemiSupervisedKFold(2)).fit(x, y)
+
+
+def test_a_seed_repeats_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch has one generator for all: who seeds it must draw from it before the next one seeds."""
+    x, _, y = blobs()
+    model = InstanTClassifier(steps=1, random_state=0)
+    expected = clone(model).fit(x, y).predict_proba(x)
+    network = build._network
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.1)
+        return network(*given)
+
+    monkeypatch.setattr(build, "_network", slow)
+    for one in Parallel(n_jobs=2, backend="threading")(delayed(clone(model).fit)(x, y) for _ in range(2)):
+        np.testing.assert_array_equal(one.predict_proba(x), expected)
+
+
+def test_only_labelled_rows_are_scored() -> None:
+    x, truth, y = blobs()
+    model = InstanTClassifier(**QUICK).fit(x, y)
+    wrong = np.where(np.arange(150) < 3, truth, -1)
+    wrong[0] = (truth[0] + 1) % 3
+    right = model.predict(x)[:3] == wrong[:3]
+    assert model.score(x, wrong) == right.mean() == 2 / 3
+    assert model.score(x, wrong, np.arange(150)) == 1  # 0 for the wrong row, 1 and 2 for the right ones
+    with pytest.raises(ValueError, match="nothing to score"):
+        model.score(x, np.full(150, -1))
+    gaps = np.array([None if k < 0 else k for k in y], object)  # which scikit-learn's accuracy_score does not take
+    assert cross_val_score(InstanTClassifier(**QUICK), x, gaps, cv=SemiSupervisedKFold(2, random_state=0)).mean() > 0.9
 
 
 @pytest.mark.parametrize(
@@ -186,12 +237,17 @@ def test_a_bar_when_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         (lambda x, y: (x, y + 0.5), "Unknown label type"),
         (lambda x, y: (x, None), "requires y to be passed"),
         (lambda x, y: (np.zeros((5, 4, 4, 4, 4)), y), "dim 5"),
+        (lambda x, y: ([[1.0, 2.0], [1.0]] * 75, y), "X: its rows differ in shape"),
+        (lambda x, y: (np.full((150, 4, 4), np.nan), y), "contains NaN"),
     ],
 )
 def test_what_cannot_be_fitted(change: Any, sentence: str) -> None:
     x, _, y = blobs()
+    model = InstanTClassifier(**QUICK)
     with pytest.raises(ValueError, match=sentence):
-        InstanTClassifier(**QUICK).fit(*change(x, y))
+        model.fit(*change(x, y))
+    with pytest.raises(NotFittedError):
+        model.predict(x)
 
 
 def test_what_cannot_be_predicted_or_set() -> None:
@@ -227,6 +283,65 @@ def test_names_with_gaps_as_people_have_them(labels: Any) -> None:
     assert (model.transduction_ == names).mean() > 0.95
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        list,
+        tuple,
+        lambda y: np.array(list(y), object),
+        lambda y: list(y.astype(np.float32)),
+        lambda y: pd.Series(list(y), dtype=object),
+        lambda y: [None if k < 0 else k for k in y],
+        lambda y: pd.array(np.where(y < 0, None, y), dtype="Int64"),
+    ],
+    ids=["list", "tuple", "objects", "list of float32", "pandas objects", "list with None", "pandas Int64"],
+)
+def test_numbers_with_gaps_as_people_have_them(labels: Any) -> None:
+    """list(y) holds numpy's numbers, which are no int: their -1 is no class either."""
+    y = np.array([0, -1, 2, -1, 0])
+    given = read_given(labels(y))
+    assert given.known.tolist() == [True, False, True, False, True]
+    assert given.labels[given.known].tolist() == [0, 2, 0]
+
+
+@pytest.mark.parametrize("mark", ["-1", "nan", "None", "<NA>"])
+def test_a_gap_that_became_text_is_no_class(mark: str) -> None:
+    with pytest.raises(ValueError, match=f"y: '{mark}' stands among names as text; put '' or None"):
+        read_given(np.array(["cat", mark, "dog"]))
+
+
+def test_one_label_a_class_is_no_regression() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_given(np.concatenate([np.arange(30), np.full(70, -1)])).known.sum() == 30
+
+
+def test_a_second_fit_forgets_the_names_of_the_first() -> None:
+    x, _, y = blobs()
+    model = InstanTClassifier(steps=1, random_state=0).fit(pd.DataFrame(x, columns=["length", "width"]), y)
+    model.fit(np.zeros((150, 4, 4)), y)
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_features_that_vary_little_far_from_zero() -> None:
+    """Seconds since 1970 within a minute: in float32 they would be 128 apart."""
+    x, _, y = blobs()
+    model = InstanTClassifier(**QUICK).fit(x, y)
+    late = InstanTClassifier(**QUICK).fit(x + [1.7e9, 0], y)
+    assert (late.predict(x + [1.7e9, 0]) == model.predict(x)).mean() > 0.98
+    np.testing.assert_array_equal(late.decide(x + [1.7e9, 0]).tau, late.thresholds_)
+    # Left as they are: a span of the size of the numbers themselves, and one that is rounding alone
+    for samples in (x * 1e8 + 4.2e9, np.where(x > 1, 0.3, 0.1 + 0.2)):
+        assert InstanTClassifier(steps=1, random_state=0).fit(samples, y)._origin is None
+
+
+def test_images_as_objects() -> None:
+    """What can be fitted can be predicted."""
+    images = np.random.default_rng(0).random((60, 4, 4)).astype(object)
+    model = InstanTClassifier(steps=1, random_state=0).fit(images, np.arange(60) % 2)
+    np.testing.assert_array_equal(model.predict(images), model.predict(images.astype(float)))
+
+
 def test_half_precision_tensors() -> None:
     x, truth, y = blobs()
     assert InstanTClassifier(**QUICK).fit(torch.from_numpy(x).bfloat16(), y).score(x, truth) > 0.95
@@ -239,6 +354,7 @@ def test_half_precision_tensors() -> None:
         ({"ratio": -1}, "ratio=-1 must be at least 1"),
         ({"batch": "many"}, "batch='many' must be a whole number"),
         ({"settings": ["noise"]}, "must be None or a dict"),
+        ({"settings": {1: 2}}, "must be None or a dict"),
         ({"settings": {"labels": 4}}, "'labels' is not taken there"),
         ({"settings": {"noise": -1}}, "noise=-1.0 must be 0 or more"),
         ({"mirror": "no"}, "mirror='no' must be True or False"),

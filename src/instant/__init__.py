@@ -77,3 +77,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'instant' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """For completion: what is imported on first use is there before it too."""
+    return sorted({*globals(), *__all__})

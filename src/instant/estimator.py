@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from instant.config import Recipe
 from instant.data.feed import Normalise
 from instant.data.sources import arrays
 from instant.data.split import Split, make_split
 from instant.data.store import Store, batches
-from instant.engine.fit import Callback, Trained, fit
+from instant.engine.fit import Trained, fit
+from instant.engine.interrupt import Interrupted
 from instant.estimator_labels import read_given
+from instant.estimator_samples import origin_of, read_samples, seen_from
 from instant.labelling.decisions import Decisions, decide_rows, mean_transition
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import Judge, reference_of
@@ -109,22 +112,29 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         ['low', 'low', 'high', 'high']
         """
         self._check_parameters()
-        samples = self._samples(X, reset=True)
-        labels, known = read_given(y, type(self).__name__)
+        samples = read_samples(X, self, reset=True)
+        labels, known = read_given(y)
         check_consistent_length(samples, labels)
         classes, numbers = np.unique(labels[known], return_inverse=True)
+        if len(classes) < 2:
+            found = (
+                f"labelled rows are all of one class, {classes.tolist()[0]!r}" if len(classes) else "no row is labelled"
+            )
+            raise ValueError(f"y: {found}; {type(self).__name__} needs labels of two classes or more.")
         targets = np.full(len(labels), -1)
         targets[known] = numbers
-        source = arrays(samples, targets, classes=[str(name) for name in classes], mirror=self.mirror)
+        origin = origin_of(samples)
+        source = arrays(
+            seen_from(origin, samples), targets, classes=[str(name) for name in classes], mirror=self.mirror
+        )
         recipe = self._recipe(source.train)
         split = make_split(source, labels=None, seed=recipe.seed)
-        trained = fit(
-            recipe, split, callbacks=self._callbacks(), weights=self._last_weights(classes, source.train.shape)
-        )
+        trained = self._train(recipe, split, self._last_weights(classes, source.train.shape, recipe))
         self.classes_ = classes
         self.recipe_ = recipe
         self.history_ = trained.history
         self.shape_ = source.train.shape
+        self._origin = origin
         self._remember(trained, split, labels, known)
         return self
 
@@ -135,7 +145,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         >>> model.predict([[-0.1], [1.2]]).tolist()
         [5, 7]
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "judge_")
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     @torch.no_grad()
@@ -146,13 +156,29 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         >>> (model.predict_proba([[-0.1], [1.2]]) > 0.5).tolist()
         [[True, False], [False, True]]
         """
-        check_is_fitted(self)
-        store = as_store(self._samples(X, reset=False), self.shape_)
+        check_is_fitted(self, "judge_")
+        store = self._store(X)
         # In float32 the seventh digit of a row depends on how many are asked about, which scikit-learn does not allow
         judge = self.judge_ if store.is_images else copy.deepcopy(self.judge_).double()
         blocks = batches(store, judge.step.device)
         probs = torch.cat([judge.classify(block) for block in blocks]).double().numpy()
         return probs / probs.sum(1, keepdims=True)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy over the labelled rows: what is not known cannot be scored.
+
+        >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
+        >>> model.score([[-0.1], [1.2], [0.9]], [5, 7, -1])
+        1.0
+        """
+        check_is_fitted(self, "judge_")
+        labels, known = read_given(y)
+        called = self.predict(X)
+        check_consistent_length(called, labels, sample_weight)
+        if not known.any():
+            raise ValueError("y: no row is labelled; there is nothing to score.")
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        return float(accuracy_score(labels[known], called[known], sample_weight=weights))
 
     def decide(self, X: Any) -> Decisions:
         """Label, confidence, threshold with its parts and reason, for any rows; as `instant label` has them.
@@ -162,9 +188,9 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         >>> found.label.tolist(), ((found.confidence > found.tau) == found.accepted).all()  # numbers into classes_
         ([0, 1], np.True_)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "judge_")
         self._require_rule()
-        store = as_store(self._samples(X, reset=False), self.shape_)
+        store = self._store(X)
         return decide_rows(self.judge_, store, np.arange(len(store)), self._names())
 
     def labels_frame(self) -> Any:
@@ -176,7 +202,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         """
         import pandas as pd
 
-        check_is_fitted(self)
+        check_is_fitted(self, "judge_")
         self._require_rule()
         found = self._decisions
         assert found is not None
@@ -197,21 +223,9 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         return tags
 
-    def _samples(self, X: Any, *, reset: bool) -> Any:
-        """Vectors as scikit-learn checks them; images as they are."""
-        if isinstance(X, torch.Tensor):
-            X = X.detach().cpu()
-            X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
-        if not hasattr(X, "toarray") and len(shape := np.asarray(X).shape) in (3, 4):
-            size = math.prod(shape[1:])
-            if not reset and size != self.n_features_in_:
-                raise ValueError(
-                    f"X has {size} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                    "input."
-                )
-            self.n_features_in_ = size
-            return X
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1)
+    def _store(self, X: Any) -> Store:
+        """Samples as the network was trained on."""
+        return as_store(seen_from(self._origin, read_samples(X, self, reset=False)), self.shape_)
 
     def _recipe(self, train: Store) -> Recipe:
         """The recipe for vectors or images with our parameters on top; no step asks for more rows than there are."""
@@ -242,19 +256,26 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"method={self.method!r} must be the name of a method, as 'instant' or 'fixmatch'.")
         if not isinstance(self.mirror, bool | np.bool_):
             raise ValueError(f"mirror={self.mirror!r} must be True or False.")
-        if not isinstance(self.settings, dict | None):
+        if not isinstance(self.settings, dict | None) or not all(isinstance(name, str) for name in self._settings):
             raise ValueError(f"settings={self.settings!r} must be None or a dict, as {{'optim.lr': 0.05}}.")
 
-    def _callbacks(self) -> list[Callback]:
-        return [_Bar(self.method)] if self.verbose else []
+    def _train(self, recipe: Recipe, split: Split, weights: dict[str, torch.Tensor] | None) -> Trained:
+        with ProgressBar(self.method) if self.verbose else nullcontext() as bar:
+            try:
+                return fit(recipe, split, callbacks=[] if bar is None else [bar], weights=weights)
+            except Interrupted as stop:
+                # Any other exception is to a search a setting that fails: it would go on with the next
+                raise KeyboardInterrupt(str(stop)) from None
 
-    def _last_weights(self, classes: np.ndarray, shape: tuple[int, ...]) -> dict[str, torch.Tensor] | None:
+    def _last_weights(
+        self, classes: np.ndarray, shape: tuple[int, ...], recipe: Recipe
+    ) -> dict[str, torch.Tensor] | None:
         if not (self.warm_start and hasattr(self, "judge_")):
             return None
-        if not (np.array_equal(classes, self.classes_) and shape == self.shape_):
+        before = _kind(self.classes_, self.shape_, self.recipe_)
+        if (now := _kind(classes, shape, recipe)) != before:
             raise ValueError(
-                f"warm_start=True needs the classes {list(self.classes_)} and samples of shape {self.shape_} as "
-                f"before, got {list(classes)} and {shape}; set warm_start=False to start anew."
+                f"warm_start=True needs {before} as before, got {now}; set warm_start=False to start anew."
             )
         return self.judge_.network.state_dict()
 
@@ -321,12 +342,7 @@ class InstanTClassifier(SemiSupervisedClassifier):
         )  # fmt: skip
 
 
-class _Bar(ProgressBar):
-    """A bar that comes and goes with the run."""
-
-    def start(self, recipe: Recipe, split: Split, step: int) -> None:
-        self.__enter__()
-        super().start(recipe, split, step)
-
-    def end(self, summary: dict[str, Any]) -> None:
-        self.__exit__(None, None, None)
+def _kind(classes: np.ndarray, shape: tuple[int, ...], recipe: Recipe) -> str:
+    """What must be the same for weights to fit."""
+    network = " ".join([recipe.backbone, *(f"{name}={value}" for name, value in recipe.backbone_options.items())])
+    return f"the classes {classes.tolist()}, samples of shape {shape} and the network {network}"

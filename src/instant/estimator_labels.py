@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+
+# What becomes of -1, NaN and None when an array is made text; taken for a class, it would be the largest
+MADE_TEXT = ("-1", "nan", "None", "<NA>")
 
 
 class Given(NamedTuple):
@@ -17,37 +22,45 @@ class Given(NamedTuple):
     known: np.ndarray
 
 
-def read_given(y: Any, owner: str) -> Given:
-    """Labels as scikit-learn would check them, in the name of the estimator `owner`.
+def read_given(y: Any) -> Given:
+    """Labels as scikit-learn would check them.
 
-    >>> read_given(["cat", None, "dog", float("nan")], "InstanTClassifier").known.tolist()
+    >>> read_given(["cat", None, "dog", float("nan")]).known.tolist()
     [True, False, True, False]
     """
     if y is None:
-        raise ValueError(f"This {owner} estimator requires y to be passed, but the target y is None.")
+        raise ValueError("y: this requires y to be passed, but the target y is None; -1 is for what is not known.")
     if isinstance(y, torch.Tensor):
         y = y.detach().cpu().numpy()
     if isinstance(y, list | tuple):  # as objects: numpy would make the text "nan" of a NaN between names
         y = np.array(y, dtype=object)
+    if isinstance(y, np.ndarray) and y.dtype.kind == "T":  # numpy's own text, which scikit-learn does not know
+        y = y.astype(object)
     labels = column_or_1d(y, warn=True)
     known = ~np.array([_missing(value) for value in labels.tolist()], bool)
-    if not known.any():
-        raise ValueError(f"y: no row is labelled; {owner} needs at least one label of each class.")
     if labels.dtype == object:
         labels = _of_one_kind(labels, known)
     found = labels[known]
     if found.dtype.kind == "f":
         assert_all_finite(found)
-    check_classification_targets(found)
-    if len(np.unique(found)) < 2:
-        raise ValueError(f"y: the labelled rows are all of one class, {found[0]!r}; {owner} needs two classes or more.")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes")  # one label a class is no regression
+        check_classification_targets(found)
+    if found.dtype.kind == "U" and (odd := np.intersect1d(found, MADE_TEXT)).size:
+        raise ValueError(
+            f"y: {str(odd[0])!r} stands among names as text; put '' or None where a label is not known, or give the "
+            "class another name."
+        )
     return Given(labels, known)
 
 
 def _of_one_kind(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Objects as numbers or as text, whichever the known ones are."""
     values = labels[known].tolist()
-    found = np.array(values)
+    try:
+        found = np.array(values)
+    except ValueError:  # sequences, of unequal length
+        return labels
     if found.dtype.kind == "U":
         odd = next((value for value in values if not isinstance(value, str)), None)
         if odd is not None:
@@ -60,8 +73,9 @@ def _of_one_kind(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _missing(value: Any) -> bool:
-    if value is None or type(value).__name__ == "NAType":  # pandas' own, which compares with nothing
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own
         return True
     if isinstance(value, str | bytes):
         return not value
-    return isinstance(value, int | float) and not isinstance(value, bool) and (value != value or value == -1)
+    # Real is also what numpy's scalars are, of which list(y) is full
+    return isinstance(value, Real) and not isinstance(value, bool) and bool(value != value or value == -1)

@@ -16,9 +16,10 @@ from sklearn.model_selection import (
     StratifiedKFold,
     StratifiedShuffleSplit,
 )
+from sklearn.utils import check_consistent_length
 
-from instant.data.sources.labels import read_labels
 from instant.errors import InputError
+from instant.estimator_labels import read_given
 
 
 class SemiSupervisedKFold(BaseCrossValidator):
@@ -44,9 +45,10 @@ class SemiSupervisedKFold(BaseCrossValidator):
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        values, labelled, unlabelled = _parts(y, self.n_splits, f"{self.n_splits} folds")
-        seed = self.random_state if self.shuffle else None
-        folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
+        values, labelled, unlabelled = _parts(
+            X, y, self.n_splits, f"{self.n_splits} folds", "Use fewer folds, or label more."
+        )
+        folds = StratifiedKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
         return _beside(folds.split(values, values), labelled, unlabelled)
 
 
@@ -64,7 +66,7 @@ class SemiSupervisedShuffleSplit(BaseShuffleSplit):
     _default_test_size = 0.25
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        values, labelled, unlabelled = _parts(y, 2, "a training and a test part")
+        values, labelled, unlabelled = _parts(X, y, 2, "a training and a test part", "Label more.")
         shuffled = StratifiedShuffleSplit(
             self.n_splits,
             test_size=self._default_test_size if self.test_size is None and self.train_size is None else self.test_size,
@@ -74,22 +76,20 @@ class SemiSupervisedShuffleSplit(BaseShuffleSplit):
         return _beside(shuffled.split(values, values), labelled, unlabelled)
 
 
-def _parts(y: Any, least: int, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _parts(X: Any, y: Any, least: int, what: str, remedy: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The known labels, where they are, and where the others are."""
-    if y is None:
-        raise InputError("y: expected the labels, -1 where they are not known, got None.")
-    labels = read_labels(y, "y")
-    values = labels.values[labels.known]
+    labels, known = read_given(y)  # as the estimator reads them
+    check_consistent_length(X, labels)
+    values = labels[known]
     if not len(values):
         raise InputError("y: no row is labelled; there is nothing to score.")
     names, counts = np.unique(values, return_counts=True)
     if counts.min() < least:
         rare = names[counts.argmin()]
         raise InputError(
-            f"y: class {rare!s} has {_count(counts.min())}, and {what} need at least {least} of every class. Use fewer "
-            "folds, or label more."
+            f"y: class {rare!s} has {_count(counts.min())}, and {what} need at least {least} of every class. {remedy}"
         )
-    return values, np.flatnonzero(labels.known), np.flatnonzero(~labels.known)
+    return values, np.flatnonzero(known), np.flatnonzero(~known)
 
 
 def _count(number: int) -> str:

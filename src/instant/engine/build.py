@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import torch
@@ -25,6 +26,8 @@ from instant.errors import InputError
 from instant.learner import Learner
 from instant.methods import build_method, method_options, takes_any_option
 from instant.types import Method, MethodFunction, Problem
+
+SEEDING = threading.Lock()  # torch has one generator for all threads
 
 
 def source_for(recipe: Recipe) -> Source:
@@ -65,7 +68,7 @@ def build_program(
     def network(outputs: int) -> Backbone:
         return _network(recipe, shape, outputs)
 
-    with torch.random.fork_rng(devices=[]):
+    with SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = network(classes)
         problem = Problem(
