@@ -18,6 +18,7 @@ from instant.engine.fit import fit
 from instant.errors import InputError
 from instant.labelling import stream
 from instant.labelling.decisions import decide
+from instant.labelling.formats import choose_format
 from instant.labelling.inputs import open_samples
 from instant.labelling.stream import label
 from instant.run import Run
@@ -213,6 +214,8 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
     (tmp_path / "b.csv.parts" / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match="holds files of somebody else"):
         label(run, tmp_path / "b.csv", path=good)
+    with pytest.raises(InputError, match="is a folder; name a file in it"):
+        label(run, tmp_path, path=good, force=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         label(run, tmp_path / "file" / "b.csv", path=good)
@@ -227,3 +230,4 @@ def test_words_that_do_not_fit(finished: Run, tmp_path: Path, capsys: pytest.Cap
     }.items():
         assert main(["label", str(finished), *words]) == 2
         assert sentence in capsys.readouterr().err
+    assert choose_format(Path("LABELS.CSV"), None) == "csv"

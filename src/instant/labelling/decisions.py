@@ -15,6 +15,7 @@ from instant.errors import InputError
 from instant.labelling.judge import Judge, Verdict, load_judge, require_rule
 from instant.labelling.thresholds import Thresholds
 from instant.run import Run
+from instant.types import MethodFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +34,21 @@ class Decisions(Thresholds):
 
 
 def decide(
-    run: Run, split: Split, store: Store | None = None, *, device: str = "auto", batch: int | None = None
+    run: Run,
+    split: Split,
+    store: Store | None = None,
+    *,
+    method: str | MethodFunction | None = None,
+    device: str = "auto",
+    batch: int | None = None,
 ) -> Decisions:
     """Decide about every sample of a store; without one, of the run's own unlabelled pool, which `split` holds.
 
+    Without a `method` it is the recipe's, code of your own included: whoever made the split has run that already.
     Samples go through the network in batches, and the table is all that grows with their number.
     """
     check_split(run, split)
-    judge, classes, shape = load_judge(run, run.recipe().method)  # whoever made the split has run it already
+    judge, classes, shape = load_judge(run, method or run.recipe().method)
     require_rule(judge, run)
     if store is not None and store.shape != shape:
         raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")
