@@ -181,7 +181,7 @@ def test_a_sheet_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"{name} cannot be read"):
             read_sheet(tmp_path / name, DRAWN, CLASSES)
     (tmp_path / "open.csv").write_text('id,label\n4,"cat\n' + 200_000 * "x")
-    with pytest.raises(InputError, match="cannot be read .*; is a quote left open?"):
+    with pytest.raises(InputError, match="cannot be read after line 1"):
         read_sheet(tmp_path / "open.csv", DRAWN, CLASSES)
 
 

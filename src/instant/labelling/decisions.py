@@ -20,7 +20,7 @@ from instant.types import MethodFunction
 
 @dataclass(frozen=True, eq=False)
 class Decisions(Thresholds):
-    """A table with one entry a sample, in numpy; for a rule without T the whole threshold is `kappa`.
+    """A table with one entry a sample, in numpy; for a rule without T the whole threshold is `kappa`, maybe by class.
 
     `accepted` means full weight in the loss: of a rule that weighs samples, those at or above its mean.
     """
@@ -28,6 +28,7 @@ class Decisions(Thresholds):
     ids: np.ndarray  # positions in the training part, or in the store that was given
     probs: np.ndarray  # (N, K) aligned where the method aligns
     classes: tuple[str, ...]
+    by_class: bool
 
     def reason(self, row: int, classes: Sequence[str] | None = None) -> str:
         return super().reason(row, classes or self.classes)
@@ -73,7 +74,7 @@ def decide_rows(
     """Decisions about some samples of a store; each is its own, whatever the others are."""
     parts = [[part.cpu() for part in judge(block)] for block in batches(store, judge.step.device, rows, batch=batch)]
     columns = {name: torch.cat(column).contiguous().numpy() for name, column in zip(Verdict._fields, zip(*parts))}
-    return Decisions(**columns, ids=rows, classes=classes)
+    return Decisions(**columns, ids=rows, classes=classes, by_class=judge.by_class)
 
 
 @torch.no_grad()

@@ -85,6 +85,12 @@ class Judge(nn.Module):
         """False: the method has no threshold; there are classes and probabilities, and nobody is accepted."""
         return self.rule is not None
 
+    @property
+    def by_class(self) -> bool:
+        """Whether the bar that everyone is asked, beside m(x), differs between classes."""
+        bar = getattr(self.rule.base if isinstance(self.rule, InstanceDependent) else self.rule, "bar", None)
+        return bar is not None and bool((bar != bar[0]).any())
+
     def classify(self, samples: Tensor) -> Tensor:
         """(B, K): what the network says, as `instant evaluate` measures it."""
         return F.softmax(self._look(samples)[1].logits.float(), dim=1)

@@ -82,10 +82,12 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
         raise InputError(f"--labels {path} cannot be read ({error}).") from error
     head = text.partition("\n")[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), restval="")
-    if not {"id", "label"} <= set(reader.fieldnames or ()):
-        raise InputError(f"{path}: expected a first line with the columns id and label, got {head.strip()!r}.")
     try:
+        if not {"id", "label"} <= set(reader.fieldnames or ()):
+            raise InputError(f"{path}: expected a first line with the columns id and label, got {head.strip()[:80]!r}.")
         rows = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num} cannot be read ({error}); is a quote left open?") from error
+        raise InputError(
+            f"{path} cannot be read after line {reader.line_num} ({error}); is a quote left open?"
+        ) from error
     return [(line, row) for line, row in rows if (row["id"] + row["label"]).strip()]  # spreadsheets add empty rows

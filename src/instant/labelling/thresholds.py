@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -27,11 +26,13 @@ class Thresholds:
     runner_up: Array  # s, the second most probable
     confidence: Array  # P_k
     tau: Array
-    kappa: Array  # beta x the mean confidence on labelled samples, the same for everyone; some methods: by class
+    kappa: Array  # beta x the mean confidence on labelled samples, the same for everyone
     stay: Array  # T_kk P_s
     inflow: Array  # sum_{i != k} T_ik P_i
     mistaken: Array  # inflow / (1 - P_k): how often such a sample is called k when it is not
     accepted: Array
+
+    by_class = False  # whether kappa differs between classes
 
     def __len__(self) -> int:
         return len(self.label)
@@ -43,11 +44,6 @@ class Thresholds:
         values = {column: float(getattr(self, column)[row]) for column in columns}
         accepted = bool(self.accepted[row])
         return reason(Parts(label=names[0], runner_up=names[1], accepted=accepted, by_class=self.by_class, **values))
-
-    @cached_property
-    def by_class(self) -> bool:
-        """Whether kappa is not the same for everyone."""
-        return bool((self.kappa != self.kappa[:1]).any())
 
 
 @torch.no_grad()
