@@ -223,6 +223,18 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         label(run, tmp_path / "c.csv", pool=lambda: points("instant", seed="1")[1])
 
 
+def test_a_stopped_command_says_how_to_go_on(
+    finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stream, "decide_rows", stopped)
+    samples = saved(tmp_path / "x.npy", np.zeros((3, 16, 16), np.uint8))
+    assert main(["label", str(finished), str(samples), "--out", str(tmp_path / "labels.csv")]) == 130
+    assert capsys.readouterr().err == "instant: stopped. What is done is kept: the same command goes on from there.\n"
+
+
 def test_words_that_do_not_fit(finished: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, sentence in {
         ("--out", str(tmp_path / "labels.xls")): "expected a name that ends in .parquet, .csv, .json",
