@@ -223,6 +223,13 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         label(run, tmp_path / "c.csv", pool=lambda: points("instant", seed="1")[1])
 
 
+def test_samples_given_in_python_cannot_be_found_again(
+    trained: tuple[Run, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["label", str(trained[0]), "--out", str(tmp_path / "labels.csv")]) == 2
+    assert "samples that were given in Python can only be given there again" in capsys.readouterr().err
+
+
 def test_a_stopped_command_says_how_to_go_on(
     finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
