@@ -177,8 +177,8 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
 
 def test_a_sheet_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "image.csv").write_bytes(b"\xff\xfe\x00\xd8")
-    for name in ("image.csv", "nothing.csv"):
-        with pytest.raises(InputError, match=f"{name} cannot be read"):
+    for name, advice in (("image.csv", ".*; save it as csv in UTF-8"), ("nothing.csv", "")):
+        with pytest.raises(InputError, match=f"{name} cannot be read{advice}"):
             read_sheet(tmp_path / name, DRAWN, CLASSES)
     (tmp_path / "open.csv").write_text('id,label\n4,"cat\n' + 200_000 * "x")
     with pytest.raises(InputError, match="cannot be read after line 1"):

@@ -216,6 +216,8 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         label(run, tmp_path / "b.csv", path=good)
     with pytest.raises(InputError, match="is a folder; name a file in it"):
         label(run, tmp_path, path=good, force=True)
+    with pytest.raises(InputError, match="would replace the samples that are to be labelled"):
+        label(run, good, path=tmp_path / "." / "good.npy", form="csv", force=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         label(run, tmp_path / "file" / "b.csv", path=good)

@@ -78,8 +78,10 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
     """The rows with their line numbers; spreadsheets write commas, semicolons or tabs, and a mark in front."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InputError(f"--labels {path} cannot be read ({error}).") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"--labels {path} cannot be read ({error}); save it as csv in UTF-8.") from error
     head = text.partition("\n")[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), restval="")
     try:
