@@ -159,6 +159,12 @@ def test_sheets_as_spreadsheets_write_them(separator: str, tmp_path: Path) -> No
     assert read_sheet(path, DRAWN, CLASSES) == {"4": "cat", "8": "?", "15": "dog"}
 
 
+def test_empty_rows_and_spaces_that_belong_to_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "checked.csv"
+    path.write_text("id,label\n a.png, cat \nb.png,dog\n,\n,,\n")
+    assert read_sheet(path, [" a.png", "b.png"], (" cat ", "dog")) == {" a.png": " cat ", "b.png": "dog"}
+
+
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
     path = tmp_path / "todo.csv"
     write_sheet(path, DRAWN, {"8": "dog, large"})
@@ -171,9 +177,12 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
 
 def test_a_sheet_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "image.csv").write_bytes(b"\xff\xfe\x00\xd8")
-    for name in ("image.csv", "nothing.csv"):
-        with pytest.raises(InputError, match=f"{name} cannot be read"):
+    for name, advice in (("image.csv", ".*; save it as csv in UTF-8"), ("nothing.csv", "")):
+        with pytest.raises(InputError, match=f"{name} cannot be read{advice}"):
             read_sheet(tmp_path / name, DRAWN, CLASSES)
+    (tmp_path / "open.csv").write_text('id,label\n4,"cat\n' + 200_000 * "x")
+    with pytest.raises(InputError, match="cannot be read after line 1"):
+        read_sheet(tmp_path / "open.csv", DRAWN, CLASSES)
 
 
 # --- the certificate of a run ---------------------------------------------------------------------------------
@@ -191,6 +200,18 @@ def test_the_certificate_counts_everything(run: Run, split: Split, tmp_path: Pat
     assert sum(bound.checked for bound in found.classes) == 59
     assert found.budget == {"training": 6, "checks": 59, "total": 65}
     assert certify_run(run, fill(run, tmp_path / "todo.csv", wrong=2)).errors == 2  # what nobody can tell is wrong
+
+
+def test_nobody_can_tell_is_wrong_even_where_a_class_is_called_so(run: Run, split: Split, tmp_path: Path) -> None:
+    draw_sample(run, split, 10)
+    for name in ("audit.json", "split.json"):
+        path = run.path / name
+        path.write_text(path.read_text().replace(f'"{split.classes[0]}"', '"?"'))
+    audit = Audit.of(run)
+    assert audit is not None
+    called = audit.predicted.count("?")
+    assert called > 0
+    assert certify_run(run, fill(run, tmp_path / "todo.csv")).errors == called
 
 
 def test_every_planned_look_has_its_share(run: Run, split: Split, tmp_path: Path) -> None:
@@ -281,6 +302,12 @@ def test_the_command_from_draw_to_certificate(named: Run, tmp_path: Path, capsys
         (["--confidence", "95"], "confidence=95.0 must be from 0.5 to below 1"),
         (["--candidates", "0"], "candidates=0 must be a whole number from 1"),
         (["--labels", "nothing.csv"], "no sample was drawn from"),
+        (["--looks", "0"], "--looks 0 must be 1 or more"),
+        (["--labels", "x.csv", "--looks", "2"], "--looks goes with --draw"),
+        (["--labels", "x.csv", "--seed", "0"], "--seed goes with --draw"),
+        (["--show"], "--show goes with --draw"),
+        (["--json"], "--json prints the certificate, and needs --labels"),
+        (["--draw", "5", "--out", "/", "--force"], "--out / is a folder"),
     ],
 )
 def test_the_commands_mistakes(words: list[str], sentence: str, run: Run, capsys: Capture) -> None:
@@ -291,8 +318,38 @@ def test_the_commands_mistakes(words: list[str], sentence: str, run: Run, capsys
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["certify", str(tmp_path), "--draw", "5", "--out", str(tmp_path / "x.csv")]) == 2
-    assert "it is no run folder" in capsys.readouterr().err
+    for words in (["--draw", "5", "--out", str(tmp_path / "x.csv")], []):
+        assert main(["certify", str(tmp_path), *words]) == 2
+        assert "it is no run folder" in capsys.readouterr().err
+
+
+def test_a_plan_counts_every_correction(tmp_path: Path, named: Run, capsys: Capture) -> None:
+    """Two candidates, two looks: 0 errors in n certify 0.0125^(1/n); 0.95^86 = 0.0121, 0.95^85 = 0.0128."""
+    folder = tmp_path / "my run"
+    shutil.copytree(named.path, folder)
+    (folder / "audit.json").unlink(missing_ok=True)
+    words = ["--draw", "20", "--out", str(tmp_path / "to do.csv"), "--looks", "2", "--candidates", "2"]
+    assert main(["certify", str(folder), *words]) == 0
+    drawn, outlook = capsys.readouterr().out.splitlines()
+    assert drawn.endswith(f"instant certify '{folder}' --labels '{tmp_path / 'to do.csv'}' --candidates 2")
+    assert outlook == (  # 0.0125^(1/20) = 0.8032
+        "If none is wrong they certify 80.3 % precision, with 95 % confidence; 95 % needs 86."
+    )
+    assert main(["certify", str(folder), "--candidates", "2"]) == 0  # the sample has its looks by now
+    assert capsys.readouterr().out.startswith("86 random checks with 0 wrong certify 95 % precision.")
+
+
+def test_a_folder_does_not_choose_what_is_imported(tmp_path: Path, named: Run, capsys: Capture) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(named.path, folder)
+    (folder / "audit.json").unlink(missing_ok=True)
+    record = json.loads((folder / "recipe.json").read_text())
+    record["recipe"]["method"] = "somebody.elses:code"
+    (folder / "recipe.json").write_text(json.dumps(record))
+    words = ["certify", str(folder), "--draw", "5", "--out", str(tmp_path / "todo.csv")]
+    assert main(words) == 2
+    assert "not trusted to run any" in capsys.readouterr().err
+    assert main([*words, "--method", "instant.algorithms:instant"]) == 0
 
 
 def test_training_anew_forgets_the_audit(run: Run, split: Split) -> None:

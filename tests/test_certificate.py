@@ -13,7 +13,7 @@ from scipy.stats import hypergeom
 
 from instant import certify
 from instant.errors import InputError
-from instant.labelling.certificate import Certificate, checks_needed
+from instant.labelling.certificate import Certificate, checks_needed, lower_bound
 
 
 def audit(checked: int, errors: int, **options: Any) -> Certificate:
@@ -118,6 +118,10 @@ def test_the_correction_is_a_share_of_the_error() -> None:
 
 def test_tensors_do_too() -> None:
     assert certify(torch.tensor([0, 0, 1]), torch.tensor([0, -1, 1])) == certify([0, 0, 1], [0, -1, 1])
+    options = {"confidence": np.float32(0.75), "candidates": np.int64(2), "target": np.float32(0.5)}
+    found = certify([0, 0, 1], [0, -1, 1], **options)  # type: ignore[arg-type]
+    assert found == certify([0, 0, 1], [0, -1, 1], 0.75, candidates=2, target=0.5)
+    json.dumps(found.to_json())
 
 
 def test_a_class_nobody_checked_has_no_bound() -> None:
@@ -178,6 +182,7 @@ def test_a_bound_is_rounded_down() -> None:
         (([0, 1], [0, 1]), {"candidates": 0}, "candidates=0 must be a whole number from 1"),
         (([0, 1], [0, 1]), {"target": 1.0}, "target=1.0 must be above 0 and below 1"),
         (([0, 1], [0, 1]), {"labels_spent": -1}, "labels_spent=-1 must be"),
+        (([[0], [0, 1]], [0, 1]), {}, "accepted: expected an array, its rows of one length"),
     ],
 )
 def test_mistakes_are_sentences(arguments: tuple[Any, Any], options: dict[str, Any], sentence: str) -> None:
@@ -188,5 +193,8 @@ def test_mistakes_are_sentences(arguments: tuple[Any, Any], options: dict[str, A
 def test_mistakes_in_asking_how_many() -> None:
     with pytest.raises(InputError, match="no sample certifies that all are right"):
         checks_needed(1.0)
-    with pytest.raises(InputError, match="errors=-1"):
-        checks_needed(0.9, -1)
+    for errors in (-1, 1.5, "1"):
+        with pytest.raises(InputError, match=rf"errors={errors!r} must be a whole number from 0"):
+            checks_needed(0.9, errors)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=rf"checked={errors!r} must be a whole number from 0"):
+            lower_bound(errors)  # type: ignore[arg-type]

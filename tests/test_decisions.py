@@ -131,6 +131,8 @@ def test_a_kappa_by_class_says_whom_it_is_asked_of(tmp_path: Path) -> None:
     assert found.kappa == pytest.approx(bars.numpy()[found.label], abs=1e-5)
     assert len(np.unique(found.kappa)) > 1
     assert f"everyone called {found.classes[int(found.label[0])]!r} is asked {found.kappa[0]:.2f}" in found.reason(0)
+    alone = decide(run, trained.split, trained.split.train.take(found.ids[:1]))
+    assert f"everyone called {alone.classes[int(alone.label[0])]!r} is asked" in alone.reason(0)
 
 
 def test_soft_weights_count_from_their_mean(tmp_path: Path) -> None:

@@ -113,6 +113,10 @@ def test_forms_of_input_are_one(finished: Run) -> None:
         model.predict(np.zeros((2, 9, 9), np.uint8))
     with pytest.raises(InputError, match="uint8, or of floats from 0 to 1"):
         model.predict(images.astype(np.float32))
+    with pytest.raises(InputError, match="X: expected an array, its rows of one length"):
+        model.predict([[1], [1, 2]])
+    half = torch.zeros(2, 1, 16, 16, dtype=torch.bfloat16)
+    assert model.predict_proba(half) == pytest.approx(model.predict_proba(half.float()))
 
 
 def test_a_wide_resnet_comes_back_from_plain_tensors() -> None:

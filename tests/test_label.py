@@ -18,6 +18,7 @@ from instant.engine.fit import fit
 from instant.errors import InputError
 from instant.labelling import stream
 from instant.labelling.decisions import decide
+from instant.labelling.formats import choose_format
 from instant.labelling.inputs import open_samples
 from instant.labelling.stream import label
 from instant.run import Run
@@ -213,11 +214,34 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
     (tmp_path / "b.csv.parts" / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match="holds files of somebody else"):
         label(run, tmp_path / "b.csv", path=good)
+    with pytest.raises(InputError, match="is a folder; name a file in it"):
+        label(run, tmp_path, path=good, force=True)
+    with pytest.raises(InputError, match="would replace the samples that are to be labelled"):
+        label(run, good, path=tmp_path / "." / "good.npy", form="csv", force=True)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         label(run, tmp_path / "file" / "b.csv", path=good)
     with pytest.raises(InputError, match="has changed: its split had the hash"):
         label(run, tmp_path / "c.csv", pool=lambda: points("instant", seed="1")[1])
+
+
+def test_samples_given_in_python_cannot_be_found_again(
+    trained: tuple[Run, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["label", str(trained[0]), "--out", str(tmp_path / "labels.csv")]) == 2
+    assert "samples that were given in Python can only be given there again" in capsys.readouterr().err
+
+
+def test_a_stopped_command_says_how_to_go_on(
+    finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stream, "decide_rows", stopped)
+    samples = saved(tmp_path / "x.npy", np.zeros((3, 16, 16), np.uint8))
+    assert main(["label", str(finished), str(samples), "--out", str(tmp_path / "labels.csv")]) == 130
+    assert capsys.readouterr().err == "instant: stopped. What is done is kept: the same command goes on from there.\n"
 
 
 def test_words_that_do_not_fit(finished: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,3 +251,4 @@ def test_words_that_do_not_fit(finished: Run, tmp_path: Path, capsys: pytest.Cap
     }.items():
         assert main(["label", str(finished), *words]) == 2
         assert sentence in capsys.readouterr().err
+    assert choose_format(Path("LABELS.CSV"), None) == "csv"

@@ -160,6 +160,11 @@ def test_a_class_without_labelled_samples(labels: int | None) -> None:
     )
 
 
+def test_one_class_is_no_problem_to_learn() -> None:
+    with pytest.raises(InputError, match="all labelled samples of arrays are of one class, 'c0'; expected two"):
+        make_split(vectors((10,)), labels=None)
+
+
 # --- the seal -------------------------------------------------------------------------------------------------
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from instant.data.synthetic import Smudged
+from instant.errors import InputError
 
 PROBLEM = Smudged()
 ROOT = Path(__file__).parent.parent
@@ -55,6 +57,12 @@ def test_labelled_draws_take_the_classes_in_turn() -> None:
     assert PROBLEM.draw(10, seed=3, balanced=True).y.tolist() == [0, 1, 2, 3, 4] * 2
 
 
+@pytest.mark.parametrize("wrong", [{"classes": 2}, {"classes": 9, "images": True}, {"low": 0.7}, {"high": 1.5}])
+def test_what_is_no_problem(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="expected at least 3 classes, in images at most 8, and 0 <= low <= high <= 1"):
+        Smudged(**wrong)
+
+
 @pytest.mark.parametrize(
     ("file", "columns"),
     [
@@ -62,6 +70,7 @@ def test_labelled_draws_take_the_classes_in_turn() -> None:
         ("transition-mixture.csv", "TRAINED"),
         ("transition-digits.csv", "TRAINED"),
         ("transition-digits-full.csv", "TRAINED"),
+        ("transition-digits-decay.csv", "TRAINED"),
     ],
 )
 def test_the_tables_of_the_docs_are_what_was_measured(file: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:

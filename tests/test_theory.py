@@ -90,6 +90,17 @@ def test_without_error_nothing_accepted_is_wrong() -> None:
     assert not done.wrong.any()
 
 
+def test_lists_do_too_and_other_shapes_do_not() -> None:
+    assert accept([[[1, 0], [0, 1]]], [[1, 0]]).tau.tolist() == [0.0]  # type: ignore[arg-type]
+    for T, clean, estimated, sentence in (
+        (np.eye(2), [[0.9, 0.1]], None, r"got \(2, 2\) beside \(1, 2\)"),
+        (np.eye(2)[None], [0.9, 0.1], None, r"got \(1, 2, 2\) beside \(2,\)"),
+        (np.eye(2)[None], [[0.9, 0.1]], [[1.0]], r"estimated: expected shape \(1, 2\)"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            accept(T, clean, estimated)  # type: ignore[arg-type]
+
+
 # --- Theorem 2 ------------------------------------------------------------------------------------------------
 
 
@@ -106,6 +117,9 @@ def test_two_labels_cannot_tell_the_two_sets_apart_and_three_can() -> None:
     assert exact.law(3)[3] == pytest.approx(0.347764, abs=1e-6)  # against 0.3608
     with pytest.raises(InputError, match="no twin"):
         first.twin(0.95)
+    for prior in (0, 1, 2):
+        with pytest.raises(InputError, match=f"prior={prior} must be above 0 and below 1"):
+            first.twin(prior)
 
 
 def test_kruskal_ranks_by_hand() -> None:
@@ -169,6 +183,8 @@ def test_identifiability_warns() -> None:
         ([3, 3, 3], np.eye(2), "or 2 of them, one a class of T, got \\[3, 3, 3\\]"),
         (2.5, np.eye(2), "labels_per_class: expected a whole number"),
         (-1, np.eye(2), "labels_per_class: expected a whole number"),
+        ([[1], [1, 2]], np.eye(2), "labels_per_class: expected an array, its rows of one length"),
+        (3, [["a", "b"], ["c", "d"]], "T: expected numbers, got <U1"),
     ],
 )
 def test_identifiability_of_what_is_no_matrix(labels: object, matrix: np.ndarray, sentence: str) -> None:

@@ -142,6 +142,13 @@ def test_read_only_lists_and_single_rows() -> None:
     assert (certain.mistaken.tolist(), certain.accepted.tolist()) == ([0.0], [True])
 
 
+def test_numbers_of_other_types_do_too() -> None:
+    """bfloat16 keeps eight bits: (0.9, 0.1) becomes (230/256, 205/2048), which sums to 0.9985."""
+    probs = torch.tensor([[0.9, 0.1]], dtype=torch.bfloat16)
+    found = instance_thresholds(torch.eye(2), torch.arange(2), probs, beta=np.float32(0.5), transition=None)
+    assert found.tau.tolist() == [0.5 + 205 / 2048]
+
+
 GOOD: dict[str, Any] = {"probs_labelled": LABELLED, "y_labelled": Y, "probs_unlabelled": LABELLED}
 
 
@@ -168,6 +175,11 @@ GOOD: dict[str, Any] = {"probs_labelled": LABELLED, "y_labelled": Y, "probs_unla
         ({"align": "unifrom"}, "align='unifrom' is not known"),
         ({"align": [0.5, 0.5]}, "align: expected 3 shares"),
         ({"align": [0.5, 0.5, 0.5]}, "with the sum 1.5"),
+        ({"align": ["a", "b", "c"]}, "align: expected 'uniform', or a number for every class, got <U1"),
+        ({"transition": [["a"] * 3] * 3}, "transition: expected numbers, or 'confusion'"),
+        ({"transition": [[1], [0, 1]]}, "transition: expected an array, its rows of one length"),
+        ({"probs_labelled": [[1], [0, 1]]}, "probs_labelled: expected an array, its rows of one length"),
+        ({"y_labelled": [[1], [0, 1]]}, "y_labelled: expected an array, its rows of one length"),
     ],
 )
 def test_mistakes_are_sentences(wrong: dict[str, Any], sentence: str) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from instant.errors import InputError
+from instant.labelling.probabilities import as_array
 
 SUBSETS = 200_000  # how many sets of rows are looked at before the Kruskal rank is left a lower bound
 
@@ -45,8 +46,14 @@ def accept(T: np.ndarray, clean: np.ndarray, estimated: np.ndarray | None = None
     >>> done.label, done.bayes, done.accepted  # called 1, truly 0, refused: the printed theorem says neither
     (array([1]), array([0]), array([False]))
     """
-    if estimated is None:
-        estimated = np.einsum("nij,ni->nj", T, clean)
+    T, clean = _numbers(T, "T"), _numbers(clean, "clean")
+    if clean.ndim != 2 or clean.shape[1] < 2 or T.shape != (*clean.shape, clean.shape[1]):
+        raise InputError(
+            f"T: expected shape (N, K, K) beside a clean posterior of shape (N, K), got {T.shape} beside {clean.shape}."
+        )
+    estimated = np.einsum("nij,ni->nj", T, clean) if estimated is None else _numbers(estimated, "estimated")
+    if estimated.shape != clean.shape:
+        raise InputError(f"estimated: expected shape {clean.shape} like the clean posterior, got {estimated.shape}.")
     rows = np.arange(len(clean))
     label = estimated.argmax(1)
     column = T[rows, :, label]
@@ -142,7 +149,7 @@ def identifiability(labels_per_class: int | Sequence[int], T: np.ndarray) -> Ide
     """
     matrix = _matrix(T)
     classes = len(matrix)
-    counts = np.asarray(labels_per_class)
+    counts = as_array(labels_per_class, "labels_per_class")
     if counts.dtype.kind not in "iu" or counts.shape not in ((), (classes,)) or (counts < 0).any():
         raise InputError(
             f"labels_per_class: expected a whole number from 0, or {classes} of them, one a class of T, got "
@@ -190,6 +197,8 @@ class Binary(NamedTuple):
         >>> np.round(Binary(0.7, 0.2, 0.2).twin(0.8), 4)
         array([0.8   , 0.2425, 0.0701])
         """
+        if not 0 < prior < 1:
+            raise InputError(f"prior={prior} must be above 0 and below 1: with one class there is nothing to confuse.")
         plus, minus = 1 - self.e_plus, self.e_minus
         mean = self.prior * plus + (1 - self.prior) * minus
         variance = self.prior * (1 - self.prior) * (plus - minus) ** 2
@@ -200,8 +209,15 @@ class Binary(NamedTuple):
         return Binary(prior, 1 - upper, lower)
 
 
+def _numbers(values: np.ndarray, name: str) -> np.ndarray:
+    array = as_array(values, name)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{name}: expected numbers, got {array.dtype}.")
+    return array.astype(np.float64)
+
+
 def _matrix(T: np.ndarray) -> np.ndarray:
-    matrix = np.asarray(T, dtype=np.float64)
+    matrix = _numbers(T, "T")
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] >= 2
     if not (square and (matrix >= 0).all() and np.allclose(matrix.sum(1), 1, atol=1e-3)):  # NaN fails both
         raise InputError(

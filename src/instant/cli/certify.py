@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from instant.cli.shared import AsJson, RunFolder
+from instant.cli.shared import AsJson, OwnMethod, RunFolder
 from instant.errors import InputError
 
 
@@ -23,32 +25,49 @@ def certify(
     looks: Annotated[int | None, typer.Option(help="looks planned at a growing sample (default: 1)")] = None,
     seed: Annotated[int | None, typer.Option(help="of the draw (default: 0)")] = None,
     show: Annotated[bool, typer.Option("--show", help="put predicted labels into the csv; they sway people")] = False,
+    method: OwnMethod = None,
     force: Annotated[bool, typer.Option("--force", help="replace the csv")] = False,
     as_json: AsJson = False,
 ) -> None:
     """How many of the accepted labels are right, at least: draw a sample, check it, certify. Exit code 1: refused."""
     from instant.engine.build import source_for, split_for
-    from instant.labelling.audit import certify_run, draw_sample
+    from instant.labelling.audit import Audit, certify_run, draw_sample
     from instant.labelling.certificate import checks_needed
+    from instant.labelling.judge import require_named
     from instant.labelling.sheet import require_free, write_sheet
     from instant.run import Run
 
     run = Run(folder)
-    needed = [checks_needed(target, errors, confidence, candidates=candidates * (looks or 1)) for errors in range(4)]
     if (draw is None) != (out is None) or (draw is not None and labels is not None):
         raise InputError(
             "give --draw N and --out todo.csv to draw a sample, or --labels todo.csv once it is filled in, "
             "or none of them to see how many checks are needed."
         )
+    for_drawing = {"--seed": seed is not None, "--show": show, "--method": method is not None, "--force": force}
+    if labels is not None:
+        for_drawing["--looks"] = looks is not None
+    if draw is None and any(for_drawing.values()):
+        raise InputError(f"{next(name for name in for_drawing if for_drawing[name])} goes with --draw; leave it out.")
+    if labels is None and as_json:
+        raise InputError("--json prints the certificate, and needs --labels; leave it out.")
+    recipe, audit = run.recipe(), Audit.of(run)
+    planned = looks if looks is not None else audit.planned if audit is not None else 1
+    if planned < 1:
+        raise InputError(f"--looks {planned} must be 1 or more.")
+    needed = [checks_needed(target, errors, confidence, candidates=candidates * planned) for errors in range(4)]
     if draw is not None and out is not None:
         require_free(out, force=force)
-        recipe = run.recipe()
-        audit = draw_sample(run, split_for(recipe, source_for(recipe)), draw, seed=seed, planned=looks)
+        require_named(run, method)
+        split = split_for(dataclasses.replace(recipe, method=method or recipe.method), source_for(recipe))
+        audit = draw_sample(run, split, draw, seed=seed, planned=looks, method=method)
         write_sheet(out, audit.drawn, audit.labels, audit.predicted if show else None)
+        options = (("target", target, 0.95), ("confidence", confidence, 0.95), ("candidates", candidates, 1))
+        words = [word for name, value, usual in options if value != usual for word in (f"--{name}", f"{value}")]
         typer.echo(
             f"{draw:,} of {sum(audit.population.values()):,} accepted samples are drawn. Write the class of each into "
-            f"{out} (? where nobody can tell: it counts as wrong), then: instant certify {run} --labels {out}\n"
-            f"{audit.outlook(target, confidence)}"
+            f"{out} (? where nobody can tell: it counts as wrong), then: "
+            f"{shlex.join(['instant', 'certify', str(run), '--labels', str(out), *words])}\n"
+            f"{audit.outlook(target, confidence, candidates)}"
         )
     elif labels is not None:
         found = certify_run(run, labels, confidence=confidence, target=target, candidates=candidates)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from instant.cli.shared import OwnMethod, RunFolder, say_problems
+from instant.cli.shared import OwnMethod, RunFolder, complain, say_problems
 
 
 def label(
@@ -57,6 +57,10 @@ def label(
             method=method,
             report=show,
         )
+    except KeyboardInterrupt:
+        bar.stop()
+        complain("stopped. What is done is kept: the same command goes on from there.")
+        raise
     finally:
         bar.stop()
     if done.problems:

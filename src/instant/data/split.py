@@ -88,6 +88,11 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
     `validation` further labelled samples a person must pay for are taken in the same way and leave the pool.
     """
     classes = len(source.classes)
+    if classes < 2:
+        raise InputError(
+            f"all labelled samples of {source.name} are of one class, {source.classes[0]!r}; expected two classes or "
+            "more. Label a few samples of each class."
+        )
     known = [np.flatnonzero(source.targets == k) for k in range(classes)]
     rng = np.random.default_rng([seed, 0x5EED])
     shuffled = [rng.permutation(members) for members in known]

@@ -7,10 +7,13 @@ mostly for class i + 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
+from instant.errors import InputError
 
 
 class Drawn(NamedTuple):
@@ -39,6 +42,14 @@ class Smudged:
     low: float = 0.05
     high: float = 0.6
     images: bool = False
+
+    def __post_init__(self) -> None:
+        most = 8 if self.images else math.inf  # a picture has nine waves
+        if not (3 <= self.classes <= most and 0 <= self.low <= self.high <= 1):
+            raise InputError(
+                f"{self}: expected at least 3 classes, in images at most 8, and 0 <= low <= high <= 1: chances of a "
+                "mistake."
+            )
 
     def posterior(self, latent: np.ndarray) -> np.ndarray:
         """P(Y = k | x) = softmax_k(distance x_k): the terms of the Gaussians that differ between classes."""

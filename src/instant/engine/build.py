@@ -32,6 +32,11 @@ SEEDING = threading.Lock()  # torch has one generator for all threads
 
 def source_for(recipe: Recipe) -> Source:
     """The data of a recipe, found again: a named set, or the user's own files."""
+    if recipe.source == "arrays":
+        raise InputError(
+            "There is no data set 'arrays': samples that were given in Python can only be given there again. Ask the "
+            "run about them with instant.load(RUN).decide(x), or save them and write instant label RUN x.npy."
+        )
     if recipe.source != OWN or recipe.data is None:
         return load(recipe.source, recipe.data)
     labels = None if recipe.label_file is None else Path(recipe.label_file)

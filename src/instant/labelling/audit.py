@@ -8,6 +8,7 @@ assumes is checked where it can be.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from instant.data.split import Split
 from instant.errors import InputError
 from instant.labelling.certificate import Certificate, certify, checks_needed, lower_bound, rounded_down
 from instant.labelling.decisions import decide
-from instant.labelling.sheet import read_sheet
+from instant.labelling.sheet import UNSURE, read_sheet
 from instant.run import Run
+from instant.types import MethodFunction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +51,11 @@ class Audit:
             )
         return 1 - spent, max(self.planned, looks)
 
-    def outlook(self, target: float, confidence: float) -> str:
+    def outlook(self, target: float, confidence: float, candidates: int = 1) -> str:
         """What the sample can show at best, and how many checks the target needs."""
         left, looks = self.spending(confidence)
-        best = lower_bound(len(self.drawn), 0, left, candidates=looks)
-        needed = checks_needed(target, 0, left, candidates=looks)
+        best = lower_bound(len(self.drawn), 0, left, candidates=candidates * looks)
+        needed = checks_needed(target, 0, left, candidates=candidates * looks)
         short = "" if len(self.drawn) >= needed else f"; {100 * target:g} % needs {needed:,}"
         return f"If none is wrong they certify {rounded_down(best)} precision, with {100 * left:g} % confidence{short}."
 
@@ -69,7 +71,14 @@ class Audit:
 
 
 def draw_sample(
-    run: Run, split: Split, count: int, *, seed: int | None = None, planned: int | None = None, device: str = "auto"
+    run: Run,
+    split: Split,
+    count: int,
+    *,
+    seed: int | None = None,
+    planned: int | None = None,
+    method: str | MethodFunction | None = None,
+    device: str = "auto",
 ) -> Audit:
     """Draw `count` accepted samples that nobody has labelled; a sample drawn before becomes a part of this one."""
     before = Audit.of(run)
@@ -86,12 +95,12 @@ def draw_sample(
     seed, planned = seed or 0, 1 if planned is None else planned
     if planned < 1 or seed < 0:
         raise InputError(f"--looks {planned} must be 1 or more, and --seed {seed} 0 or more.")
-    found = decide(run, split, device=device)
+    found = decide(run, split, method=method, device=device)
     rows = np.flatnonzero(found.accepted & ~np.isin(found.ids, split.labelled))
     if not len(rows):
         raise InputError(
             f"{run} accepts no sample that nobody labelled, so there is nothing to certify; its report says why "
-            f"(instant report {run})."
+            f"(instant report {shlex.quote(str(run))})."
         )
     if not 1 <= count <= len(rows):
         raise InputError(f"--draw {count}: expected from 1 to {len(rows)}, the accepted samples of {run}.")
@@ -124,7 +133,7 @@ def certify_run(
     if audit is None:
         raise InputError(
             f"no sample was drawn from {run}; a certificate needs a random one. Draw it first: "
-            f"instant certify {run} --draw 59 --out todo.csv"
+            f"instant certify {shlex.quote(str(run))} --draw 59 --out todo.csv"
         )
     record = run.split_record()
     given = read_sheet(path, audit.drawn, record["classes"])
@@ -133,9 +142,11 @@ def certify_run(
     for k in audit.predicted:
         rest[k] -= 1
     unseen = [k for k, number in rest.items() for _ in range(number)]
+    nobodys = UNSURE * (1 + max(map(len, record["classes"])))  # no label, even where a class is called "?"
+    said = [nobodys if given[i] == UNSURE else given[i] for i in audit.drawn]
     found = certify(
         [*audit.predicted, *unseen],
-        [*(given[i] for i in audit.drawn), *([""] * len(unseen))],
+        [*said, *([""] * len(unseen))],
         left,
         target=target,
         candidates=candidates * looks,

@@ -8,6 +8,7 @@ the safe side (the more so the larger the share that was checked).
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.stats import beta
 
 from instant.data.sources.labels import Labels, read_labels
 from instant.errors import InputError
+from instant.labelling.probabilities import as_array
 
 ASSUMPTION = (
     "the checked samples were drawn at random from the accepted ones, all that were drawn were checked, their number "
@@ -123,8 +125,7 @@ def certify(
     _check_numbers(confidence, candidates)
     if target is not None:
         _check_precision("target", target)
-    if isinstance(labels_spent, bool) or not isinstance(labels_spent, int | np.integer) or labels_spent < 0:
-        raise InputError(f"labels_spent={labels_spent!r} must be a whole number from 0.")
+    _check_count("labels_spent", labels_spent)
     given, truth = _read(accepted, checked_labels)
     seen = truth.known
     wrong = seen & (given.values != truth.values)
@@ -141,9 +142,9 @@ def certify(
         checked=checks,
         errors=errors,
         lower=_lower(checks, errors, share),
-        confidence=confidence,
-        candidates=candidates,
-        target=target,
+        confidence=float(confidence),
+        candidates=int(candidates),
+        target=None if target is None else float(target),
         classes=bounds,
         budget={"training": int(labels_spent), "checks": checks, "total": int(labels_spent) + checks},
     )
@@ -161,8 +162,7 @@ def checks_needed(precision: float, errors: int = 0, confidence: float = 0.95, *
     """
     _check_numbers(confidence, candidates)
     _check_precision("precision", precision)
-    if errors < 0:
-        raise InputError(f"errors={errors} must be 0 or more.")
+    _check_count("errors", errors)
     share = (1 - confidence) / candidates
     below, enough = errors, max(1, 2 * errors)  # the bound grows with the checks: double, then halve the interval
     while _lower(enough, errors, share) < precision:
@@ -180,6 +180,8 @@ def lower_bound(checked: int, errors: int = 0, confidence: float = 0.95, *, cand
     (0.9505, 0.9394)
     """
     _check_numbers(confidence, candidates)
+    _check_count("checked", checked)
+    _check_count("errors", errors)
     return _lower(checked, errors, (1 - confidence) / candidates)
 
 
@@ -189,8 +191,8 @@ def _lower(checked: int, errors: int, share: float) -> float:
 
 
 def _read(accepted: Any, checked_labels: Any) -> tuple[Labels, Labels]:
-    accepted, checked_labels = (y.cpu() if hasattr(y, "cpu") else y for y in (accepted, checked_labels))  # of torch
-    if np.asarray(accepted).dtype.kind == "b":
+    accepted, checked_labels = (y.detach().cpu() if hasattr(y, "detach") else y for y in (accepted, checked_labels))
+    if as_array(accepted, "accepted").dtype.kind == "b":
         raise InputError(
             "accepted: expected the label given to each accepted sample, got true and false. Pass label[accepted]."
         )
@@ -215,16 +217,21 @@ def _read(accepted: Any, checked_labels: Any) -> tuple[Labels, Labels]:
 
 
 def _check_numbers(confidence: float, candidates: int) -> None:
-    if not (isinstance(confidence, float) and 0.5 <= confidence < 1):
+    if not (isinstance(confidence, Real) and 0.5 <= confidence < 1):
         raise InputError(f"confidence={confidence!r} must be from 0.5 to below 1, for example 0.95.")
-    if isinstance(candidates, bool) or not isinstance(candidates, int) or candidates < 1:
+    if isinstance(candidates, bool) or not isinstance(candidates, Integral) or candidates < 1:
         raise InputError(
             f"candidates={candidates!r} must be a whole number from 1: how many were there to choose from?"
         )
 
 
+def _check_count(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+        raise InputError(f"{name}={value!r} must be a whole number from 0.")
+
+
 def _check_precision(name: str, value: float) -> None:
-    if not (isinstance(value, int | float) and 0 < value < 1):
+    if not (isinstance(value, Real) and 0 < value < 1):
         raise InputError(
             f"{name}={value!r} must be above 0 and below 1, for example 0.95; no sample certifies that all are right."
         )

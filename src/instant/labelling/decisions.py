@@ -15,11 +15,12 @@ from instant.errors import InputError
 from instant.labelling.judge import Judge, Verdict, load_judge, require_rule
 from instant.labelling.thresholds import Thresholds
 from instant.run import Run
+from instant.types import MethodFunction
 
 
 @dataclass(frozen=True, eq=False)
 class Decisions(Thresholds):
-    """A table with one entry a sample, in numpy; for a rule without T the whole threshold is `kappa`.
+    """A table with one entry a sample, in numpy; for a rule without T the whole threshold is `kappa`, maybe by class.
 
     `accepted` means full weight in the loss: of a rule that weighs samples, those at or above its mean.
     """
@@ -27,20 +28,28 @@ class Decisions(Thresholds):
     ids: np.ndarray  # positions in the training part, or in the store that was given
     probs: np.ndarray  # (N, K) aligned where the method aligns
     classes: tuple[str, ...]
+    by_class: bool
 
     def reason(self, row: int, classes: Sequence[str] | None = None) -> str:
         return super().reason(row, classes or self.classes)
 
 
 def decide(
-    run: Run, split: Split, store: Store | None = None, *, device: str = "auto", batch: int | None = None
+    run: Run,
+    split: Split,
+    store: Store | None = None,
+    *,
+    method: str | MethodFunction | None = None,
+    device: str = "auto",
+    batch: int | None = None,
 ) -> Decisions:
     """Decide about every sample of a store; without one, of the run's own unlabelled pool, which `split` holds.
 
+    Without a `method` it is the recipe's, code of your own included: whoever made the split has run that already.
     Samples go through the network in batches, and the table is all that grows with their number.
     """
     check_split(run, split)
-    judge, classes, shape = load_judge(run, run.recipe().method)  # whoever made the split has run it already
+    judge, classes, shape = load_judge(run, method or run.recipe().method)
     require_rule(judge, run)
     if store is not None and store.shape != shape:
         raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")
@@ -65,7 +74,7 @@ def decide_rows(
     """Decisions about some samples of a store; each is its own, whatever the others are."""
     parts = [[part.cpu() for part in judge(block)] for block in batches(store, judge.step.device, rows, batch=batch)]
     columns = {name: torch.cat(column).contiguous().numpy() for name, column in zip(Verdict._fields, zip(*parts))}
-    return Decisions(**columns, ids=rows, classes=classes)
+    return Decisions(**columns, ids=rows, classes=classes, by_class=judge.by_class)
 
 
 @torch.no_grad()

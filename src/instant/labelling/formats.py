@@ -55,12 +55,12 @@ _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "label-studio"}
 def choose_format(out: Path, name: str | None) -> str:
     """The format that was named, or the one that the suffix of the file says."""
     if name is None:
-        if out.suffix not in _SUFFIXES:
+        if out.suffix.lower() not in _SUFFIXES:
             raise InputError(
                 f"--out {out}: expected a name that ends in {', '.join(_SUFFIXES)}, got {out.suffix or 'none'!r}; or "
                 f"say which with --format {'|'.join(FORMATS)}."
             )
-        return _SUFFIXES[out.suffix]
+        return _SUFFIXES[out.suffix.lower()]
     if name not in FORMATS:
         raise InputError(f"--format {name!r} is not known; {nearest(name, FORMATS)}")
     return name

@@ -16,6 +16,7 @@ from instant.data.folder.table import TABLES
 from instant.data.store import Store
 from instant.data.store import blocks as parts_of
 from instant.errors import InputError
+from instant.labelling.probabilities import as_array
 
 
 class Brought(NamedTuple):
@@ -68,7 +69,7 @@ def _read_arrays(path: Path, shape: tuple[int, ...]) -> Store:
 
 def as_store(x: Any, shape: tuple[int, ...], name: str = "X") -> Store:
     """Images (n, h, w), (n, h, w, c) or (n, c, h, w), uint8 or floats from 0 to 1, or vectors (n, d), as a Store."""
-    array = np.asarray(x.detach().cpu() if hasattr(x, "detach") else x)
+    array = as_array(x, name)
     if array.ndim == 0 or len(array) == 0 or array.dtype.kind not in "buif":
         raise InputError(f"{name}: expected numbers, one sample a row, got {array.dtype} of shape {array.shape}.")
     if len(shape) == 1 and array.shape[1:] == shape:

@@ -85,6 +85,12 @@ class Judge(nn.Module):
         """False: the method has no threshold; there are classes and probabilities, and nobody is accepted."""
         return self.rule is not None
 
+    @property
+    def by_class(self) -> bool:
+        """Whether the bar that everyone is asked, beside m(x), differs between classes."""
+        bar = getattr(self.rule.base if isinstance(self.rule, InstanceDependent) else self.rule, "bar", None)
+        return bar is not None and bool((bar != bar[0]).any())
+
     def classify(self, samples: Tensor) -> Tensor:
         """(B, K): what the network says, as `instant evaluate` measures it."""
         return F.softmax(self._look(samples)[1].logits.float(), dim=1)
@@ -187,17 +193,20 @@ def reference_of(network: nn.Module, method: Method, split: Split, normalise: No
     return found
 
 
-def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
-    """The judge of a finished run on the CPU, its classes and the shape of a sample. Nothing that is read runs code.
-
-    A method of your own is code: the caller names it, the folder's word for it is not taken.
-    """
-    recipe = run.recipe()
-    if method is None and ":" in recipe.method:
+def require_named(run: Run, method: str | MethodFunction | None) -> None:
+    """A method of your own is code: the caller names it, the folder's word for it is not taken."""
+    trained = run.recipe().method
+    if method is None and ":" in trained:
         raise InputError(
-            f"{run} was trained with a method of its own, {recipe.method}, which is code, and a run folder is not "
+            f"{run} was trained with a method of its own, {trained}, which is code, and a run folder is not "
             "trusted to run any; if you know it, name it yourself with method (--method)."
         )
+
+
+def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
+    """The judge of a finished run on the CPU, its classes and the shape of a sample. Nothing that is read runs code."""
+    recipe = run.recipe()
+    require_named(run, method)
     method = method or recipe.method
     network, card = run.load_model()
     classes, shape = tuple(card["classes"]), tuple(card["shape"])

@@ -17,9 +17,20 @@ TOLERANCE = 1e-3  # of a row's sum
 Array = Any  # numpy in, numpy out; torch in, torch out, on the same device
 
 
+def as_array(values: Array, name: str) -> np.ndarray:
+    """Whatever holds values, as a numpy array on the host."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values  # numpy has no such type
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: expected an array, its rows of one length, got {values!r:.60} ({error}).") from error
+
+
 def as_table(values: Array, name: str) -> Array:
     """A tensor as it is, anything else as a numpy array; two dimensions, at least two columns, at least one row."""
-    table = values.detach() if isinstance(values, Tensor) else np.asarray(values)
+    table = values.detach() if isinstance(values, Tensor) else as_array(values, name)
     shape = tuple(table.shape)
     numeric = table.is_floating_point() if isinstance(table, Tensor) else table.dtype.kind in "fiu"
     if not numeric or len(shape) != 2 or shape[1] < 2 or shape[0] < 1:
@@ -41,10 +52,11 @@ def as_tensor(part: Array) -> Tensor:
 def blocks(table: Array, name: str, *, entries: int | None = None) -> Iterator[tuple[int, Tensor]]:
     """The rows, some at a time, each checked to be probabilities."""
     size = max(1, ENTRIES // (entries or table.shape[1]))
+    tolerance = max(TOLERANCE, torch.finfo(table.dtype).eps) if isinstance(table, Tensor) else TOLERANCE
     for start in range(0, len(table), size):
         block = as_tensor(table[start : start + size])
         sums = block.sum(1)
-        fine = (sums - 1).abs() <= TOLERANCE  # NaN is not
+        fine = (sums - 1).abs() <= tolerance  # NaN is not
         if not (bool(fine.all()) and float(block.amin()) >= 0):
             row = int((~fine | (block.amin(1) < 0)).int().argmax())
             what = f"sums to {float(sums[row]):.4g}" if not bool(fine[row]) else "has a negative entry"
@@ -57,7 +69,7 @@ def blocks(table: Array, name: str, *, entries: int | None = None) -> Iterator[t
 
 def class_numbers(y: Array, rows: int, classes: int) -> Tensor:
     """Known classes, one a row."""
-    given = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    given = as_array(y, "y_labelled")
     if given.shape != (rows,) or given.dtype.kind not in "iu":
         raise InputError(
             f"y_labelled: expected {rows} whole numbers, one a row of probs_labelled, got {given.dtype} of shape "

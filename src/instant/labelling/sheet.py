@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ UNSURE = "?"  # nobody can tell: counted as wrong
 
 
 def require_free(path: Path, *, force: bool) -> None:
+    if path.is_dir():
+        raise InputError(f"--out {path} is a folder; name a csv file in it.")
     if path.exists() and not force:
         raise InputError(f"{path} is there already, maybe with labels in it; choose another --out, or add --force.")
 
@@ -39,11 +41,12 @@ def read_sheet(path: Path, drawn: Sequence[str], classes: Sequence[str]) -> dict
     """The label of every id that was drawn; all of them, and nothing else."""
     given: dict[str, str] = {}
     empty = []
+    ids = set(drawn)
     for line, row in _rows(path):
-        i, label = row["id"].strip(), row["label"].strip()
+        i, label = _meant(row["id"], ids), _meant(row["label"], classes)
         if i in given:
             raise InputError(f"{path}, line {line}: id {i} is there twice; keep one of them.")
-        if i not in drawn:
+        if i not in ids:
             raise InputError(
                 f"{path}, line {line}: id {i} is not one of the {len(drawn)} that were drawn from this run; a "
                 "certificate needs the random sample and nothing else. Draw more with --draw."
@@ -66,14 +69,27 @@ def read_sheet(path: Path, drawn: Sequence[str], classes: Sequence[str]) -> dict
     return given
 
 
+def _meant(text: str, known: Collection[str]) -> str:
+    """What was written, without spaces around it unless they belong there."""
+    return text if text in known else text.strip()
+
+
 def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
     """The rows with their line numbers; spreadsheets write commas, semicolons or tabs, and a mark in front."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise InputError(f"--labels {path} cannot be read ({error}).") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"--labels {path} cannot be read ({error}); save it as csv in UTF-8.") from error
     head = text.partition("\n")[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), restval="")
-    if not {"id", "label"} <= set(reader.fieldnames or ()):
-        raise InputError(f"{path}: expected a first line with the columns id and label, got {head.strip()!r}.")
-    return [(reader.line_num, row) for row in reader]
+    try:
+        if not {"id", "label"} <= set(reader.fieldnames or ()):
+            raise InputError(f"{path}: expected a first line with the columns id and label, got {head.strip()[:80]!r}.")
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise InputError(
+            f"{path} cannot be read after line {reader.line_num} ({error}); is a quote left open?"
+        ) from error
+    return [(line, row) for line, row in rows if (row["id"] + row["label"]).strip()]  # spreadsheets add empty rows

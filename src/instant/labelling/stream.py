@@ -68,6 +68,10 @@ def label(
     block: int = BLOCK,
 ) -> Labelled:
     """Write what `run` decides about the samples at `path`, or without one about the pool of the split it learnt on."""
+    if out.is_dir():
+        raise InputError(f"--out {out} is a folder; name a file in it.")
+    if path is not None and path.resolve() == out.resolve():
+        raise InputError(f"--out {out} would replace the samples that are to be labelled; choose another name.")
     with _writing(out), locked(out):
         if out.exists() and not force:
             raise InputError(f"{out} is there already; choose another --out, or add --force.")

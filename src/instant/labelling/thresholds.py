@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from instant.alignment import Alignment
 from instant.errors import InputError, nearest
-from instant.labelling.probabilities import TOLERANCE, Array, as_table, as_tensor, blocks, class_numbers
+from instant.labelling.probabilities import TOLERANCE, Array, as_array, as_table, as_tensor, blocks, class_numbers
 from instant.labelling.reasons import Parts, reason
 from instant.rules.instance import instance_margin
 from instant.transition import inflow
@@ -27,11 +27,13 @@ class Thresholds:
     runner_up: Array  # s, the second most probable
     confidence: Array  # P_k
     tau: Array
-    kappa: Array  # beta x the mean confidence on labelled samples, the same for everyone; some methods: by class
+    kappa: Array  # beta x the mean confidence on labelled samples, the same for everyone
     stay: Array  # T_kk P_s
     inflow: Array  # sum_{i != k} T_ik P_i
     mistaken: Array  # inflow / (1 - P_k): how often such a sample is called k when it is not
     accepted: Array
+
+    by_class = False  # whether kappa differs between classes
 
     def __len__(self) -> int:
         return len(self.label)
@@ -43,11 +45,6 @@ class Thresholds:
         values = {column: float(getattr(self, column)[row]) for column in columns}
         accepted = bool(self.accepted[row])
         return reason(Parts(label=names[0], runner_up=names[1], accepted=accepted, by_class=self.by_class, **values))
-
-    @cached_property
-    def by_class(self) -> bool:
-        """Whether kappa is not the same for everyone."""
-        return bool((self.kappa != self.kappa[:1]).any())
 
 
 @torch.no_grad()
@@ -82,13 +79,13 @@ def instance_thresholds(
             f"probs_labelled has {labelled.shape[1]} classes and probs_unlabelled {unlabelled.shape[1]}; "
             "both need one column for every class, in the same order."
         )
-    if not (isinstance(beta, int | float) and 0 <= beta <= 1):
+    if not (isinstance(beta, Real) and 0 <= beta <= 1):
         raise InputError(f"beta={beta!r} must be a number from 0 to 1, for example 0.9.")
     classes = unlabelled.shape[1]
     device = unlabelled.device if isinstance(unlabelled, Tensor) else torch.device("cpu")
     y = class_numbers(y_labelled, len(labelled), classes)
     probs_l = torch.cat([block for _, block in blocks(labelled, "probs_labelled")])
-    kappa = beta * float(probs_l.double().amax(1).mean())
+    kappa = float(beta) * float(probs_l.double().amax(1).mean())
     matrix = _transition(transition, probs_l.argmax(1).to(y.device), y, (len(unlabelled), classes))
     rescale = _alignment(align, unlabelled, classes)
 
@@ -155,7 +152,9 @@ def _transition(transition: Array, predicted: Tensor, y: Tensor, shape: tuple[in
         if name == "confusion":
             return confusion(predicted, y, classes)
         raise InputError(f"transition={name!r} is not known; {nearest(name, ('confusion', 'identity'))}")
-    matrix = transition.detach() if isinstance(transition, Tensor) else np.asarray(transition)
+    matrix = transition.detach() if isinstance(transition, Tensor) else as_array(transition, "transition")
+    if isinstance(matrix, np.ndarray) and matrix.dtype.kind not in "fiu":
+        raise InputError(f"transition: expected numbers, or 'confusion' or 'identity', got {matrix.dtype}.")
     if tuple(matrix.shape) not in ((classes, classes), (rows, classes, classes)):
         raise InputError(
             f"transition: expected a matrix of shape {(classes, classes)}, or {(rows, classes, classes)} for one a "
@@ -184,7 +183,10 @@ def _alignment(align: Array, unlabelled: Array, classes: int) -> Alignment | Non
             raise InputError(f"align={align!r} is not known; use 'uniform', the share of every class, or None.")
         target = torch.full((classes,), 1 / classes)
     else:
-        target = torch.as_tensor(align).detach().cpu().double()
+        shares = as_array(align, "align")
+        if shares.dtype.kind not in "fiu":
+            raise InputError(f"align: expected 'uniform', or a number for every class, got {shares.dtype}.")
+        target = torch.from_numpy(shares.astype(np.float64))
         if target.shape != (classes,) or not (bool((target >= 0).all()) and abs(float(target.sum()) - 1) <= TOLERANCE):
             raise InputError(
                 f"align: expected {classes} shares from 0 that sum to 1, one a class, got shape {tuple(target.shape)} "
