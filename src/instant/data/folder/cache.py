@@ -71,7 +71,7 @@ def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, 
 
     waiting = [at for at in starts if not shard(at).path.exists()]
     done = len(listing.names) - sum(len(shard(at).names) for at in waiting)
-    with counting(f"decoding {listing.root.name or listing.root}", len(listing.names), done, progress) as report:
+    with counting(f"decoding {listing.root.resolve().name}", len(listing.names), done, progress) as report:
         for files in _decode_all(map(shard, waiting), len(waiting)):
             done += files
             report(done)
