@@ -269,6 +269,23 @@ def test_no_baseline_is_trained_where_nothing_could_be_compared(
     assert Run("run/baseline").finished
 
 
+def test_what_trains_a_baseline_can_be_pasted_and_other_data_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
+    np.savez("x.npz", x=x, y=y)
+    tiny = ["steps=2", "batch=4", "ratio=2", "device=cpu", "validation=2"]
+    assert main(["train", "x.npz", *tiny, "--out", "my run"]) == 0
+    assert "Train one with: instant report 'my run' --with-baseline\n" in capsys.readouterr().out
+    page = Path("my run/report.html").read_bytes()
+    assert "instant report 'my run' --with-baseline" in Page(page.decode()).text["verdict"]
+    np.savez("x.npz", x=x, y=1 - y)
+    assert main(["report", "my run", "--with-baseline"]) == 2
+    assert "the data of my run has changed" in capsys.readouterr().err
+    assert (Path("my run/report.html").read_bytes(), Path("my run/baseline").exists()) == (page, False)
+
+
 def test_a_baseline_of_a_baseline_is_refused_before_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
