@@ -117,7 +117,7 @@ def collect(run: Run, split: Split) -> Facts:
     )
     floods = flooding_records(records, recipe, split)
     if not floods and facts.accepted is not None:
-        floods = flooding(facts.accepted.tolist(), labelled.tolist(), split.classes, "the accepted samples")
+        floods = flooding(facts.accepted.tolist(), "the accepted samples", recipe, split)
     facts.warnings.extend(floods)
     return facts
 
