@@ -98,6 +98,15 @@ def test_numbers_in_a_parquet_are_classes_too(tmp_path: Path) -> None:
     assert labelled(source) == {"000.png": "3", "001.png": "10"}
 
 
+def test_numbers_that_pandas_wrote_beside_missing_ones(tmp_path: Path) -> None:
+    photos(tmp_path / "p", count=6)
+    labels = ["0.0", "1.0", "-1.0", "nan", "None", "1.0"]
+    rows = "".join(f"{n:03d}.png,{label}\n" for n, label in enumerate(labels))
+    (tmp_path / "l.csv").write_text(f"file,label\n{rows}")
+    source, _ = read(tmp_path / "p", tmp_path / "l.csv")
+    assert labelled(source) == {"000.png": "0.0", "001.png": "1.0", "004.png": "None", "005.png": "1.0"}
+
+
 def test_a_table_as_spreadsheets_write_it(tmp_path: Path) -> None:
     photos(tmp_path / "p")
     (tmp_path / "l.csv").write_bytes(

@@ -92,7 +92,13 @@ def test_numbers_are_those_of_the_summary(facts: Facts, finished: Run) -> None:
     assert page.text["right"] == percent(summary["pseudo_label_accuracy"])
     assert f"last {percent(summary['threshold_mean'], 1)}" in page.text["threshold-curve"]
     assert page.text["budget"].split()[2:5] == ["training10", "validation0", "total10"]
-    for name, value in (("steps", "24"), ("batch", "8"), ("method", "instant"), ("optim.lr", "0.1")):
+    for name, value in (
+        ("steps", "24"),
+        ("batch", "8"),
+        ("method", "instant"),
+        ("optim.lr", "0.1"),
+        ("optim.name", "sgd"),
+    ):
         assert re.search(rf"{re.escape(name)}\s*{re.escape(value)}\b", page.text["settings"]), name
     for version in summary["versions"].values():
         assert version in page.text["versions"]

@@ -58,8 +58,8 @@ def _names(y: np.ndarray) -> list[str]:
     if y.ndim != 1:
         raise InputError(f"labels: expected one label a row, got an array of shape {y.shape}. Flatten it first.")
     names = as_names(y.tolist())
-    if y.dtype.kind in "US":  # what numpy makes of None and NaN between names
-        names = ["" if name in ("None", "nan") else name for name in names]
+    if y.dtype.kind in "US":  # what numpy makes of None between names
+        names = ["" if name == "None" else name for name in names]
     return names
 
 

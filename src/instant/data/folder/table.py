@@ -1,4 +1,4 @@
-"""A CSV or parquet table of files and labels, as text; an empty label, a null or -1 means unlabelled."""
+"""A CSV or parquet table of files and labels, as text; an empty label, a null, NaN or -1 means unlabelled."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from instant.errors import InputError
 
 FILE = ("file", "filename", "file_name", "path", "filepath", "image", "name", "id")
 LABEL = ("label", "class", "category", "target", "y")
+UNLABELLED = ("-1", "-1.0", "nan", "NaN")  # as programs write -1 and NaN into text; None may be the name of a class
 TABLES = (".csv", ".tsv", ".txt", ".parquet")
 
 
@@ -61,8 +62,8 @@ def _read_csv(path: Path) -> pd.DataFrame:
 def as_names(values: list[Any]) -> list[str]:
     """Labels as text: "" for unlabelled, whole numbers without a point.
 
-    >>> as_names(["cat", None, float("nan"), -1, 3.0, " dog ", "-1", ""])
-    ['cat', '', '', '', '3', 'dog', '', '']
+    >>> as_names(["cat", None, float("nan"), -1, 3.0, " dog ", "-1.0", "NaN", ""])
+    ['cat', '', '', '', '3', 'dog', '', '', '']
     """
     return [_as_name(value) for value in values]
 
@@ -75,4 +76,4 @@ def _as_name(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     name = str(value).strip()
-    return "" if name == "-1" else name
+    return "" if name in UNLABELLED else name
