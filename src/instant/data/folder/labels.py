@@ -35,9 +35,10 @@ def ways(file: str, root: Path) -> list[str]:
     >>> ways("C:\\\\me\\\\photos\\\\a\\\\1.jpg", Path("/data/photos"))[-1]
     'a/1.jpg'
     """
-    slashed = file.strip().replace("\\", "/")
+    plain = file.strip()
+    slashed = plain.replace("\\", "/")
     _, home, tail = f"/{slashed}".partition(f"/{os.path.basename(os.path.abspath(root))}/")
-    found = (inside(way, root) for way in (file, slashed, *([tail] if home else [])))
+    found = (inside(way, root) for way in dict.fromkeys((plain, slashed, tail if home else plain)))
     return list(dict.fromkeys(name for name in found if name is not None))
 
 
@@ -70,9 +71,7 @@ def match_labels(
         if not meant:
             problems.append(Flaw(file, "the table names a file outside the folder; its row is not used"))
             continue
-        exact = [[way] for way in meant if way in whole.get(_alike(way), ())]
-        nearly = [by[key] for by in (whole, last) for key in map(_alike, meant) if key in by]
-        fits = next(iter(exact + nearly), [])
+        fits = _fits(meant, whole, last)
         if len(fits) != 1:
             reason = (
                 f"the name fits {len(fits)} files ({', '.join(fits[:3])}); write the path from the folder"
@@ -92,6 +91,14 @@ def match_labels(
         else:
             found[name] = label
     return {name: label for name, label in found.items() if name not in disputed}
+
+
+def _fits(meant: Sequence[str], *known: dict[str, list[str]]) -> list[str]:
+    """The name that is there as it is written, or all that are alike; of whole names first, then of last ones."""
+    for way in meant:
+        if way in known[0].get(_alike(way), ()):
+            return [way]
+    return next((by[key] for by in known for key in map(_alike, meant) if key in by), [])
 
 
 def _alike(text: str) -> str:
