@@ -138,6 +138,12 @@ def test_the_command(finished: Run, tmp_path: Path, capfd: pytest.CaptureFixture
     assert "is there already" in capfd.readouterr().err
     assert main(["export", str(finished)]) == 2
     assert "--onnx FILE" in capfd.readouterr().err
+    for option in ("--onnx", "--safetensors"):
+        assert main(["export", str(finished), option, str(tmp_path), "--force"]) == 2
+        assert f"{tmp_path} is a folder; name a file in it." in capfd.readouterr().err
+        assert main(["export", str(finished), option, str(tmp_path / "no" / "such")]) == 2
+        assert f"there is no folder {tmp_path / 'no'}; make it first" in capfd.readouterr().err
+    assert not (tmp_path / "no").exists()
 
 
 def test_without_the_extra_it_is_a_sentence(

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from folders import labelled, photos, plain, read
 
+from instant.data.folder.labels import match_labels
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.folder.read import read_own
 from instant.data.folder.survey import Survey
@@ -66,6 +67,11 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
     assert labelled(source) == {"labelled/2/1.png": "2", "labelled/10/1.png": "10", "labelled/cat/1.png": "cat"}
     assert "no class's folder" in flaws["labelled/stray.png"]
     assert len(source.train) == 5
+    (tmp_path / "p" / "labelled").rename(tmp_path / "p" / "Labeled")
+    assert read(tmp_path / "p")[0].classes == ("2", "10", "cat")
+    (tmp_path / "l.csv").write_text("file,label\nunlabelled/1.png,cat\nLabeled/2/1.png,dog\n")
+    source, flaws = read(tmp_path / "p", tmp_path / "l.csv")
+    assert (source.classes, "are not used" in flaws["Labeled"]) == (("cat", "dog"), True)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -92,6 +98,15 @@ def test_numbers_in_a_parquet_are_classes_too(tmp_path: Path) -> None:
     assert labelled(source) == {"000.png": "3", "001.png": "10"}
 
 
+def test_numbers_that_pandas_wrote_beside_missing_ones(tmp_path: Path) -> None:
+    photos(tmp_path / "p", count=6)
+    labels = ["0.0", "1.0", "-1.0", "nan", "None", "1.0"]
+    rows = "".join(f"{n:03d}.png,{label}\n" for n, label in enumerate(labels))
+    (tmp_path / "l.csv").write_text(f"file,label\n{rows}")
+    source, _ = read(tmp_path / "p", tmp_path / "l.csv")
+    assert labelled(source) == {"000.png": "0.0", "001.png": "1.0", "004.png": "None", "005.png": "1.0"}
+
+
 def test_a_table_as_spreadsheets_write_it(tmp_path: Path) -> None:
     photos(tmp_path / "p")
     (tmp_path / "l.csv").write_bytes(
@@ -100,6 +115,42 @@ def test_a_table_as_spreadsheets_write_it(tmp_path: Path) -> None:
     source, flaws = read(tmp_path / "p", tmp_path / "l.csv")
     assert labelled(source) == {"000.png": "Käfer", "001.png": "dog"}
     assert set(flaws) == {"000.png", "001.png"}  # each the only one of its class
+
+
+def test_paths_as_other_systems_write_them(tmp_path: Path) -> None:
+    names = ("A/B.JPG", "A/e\u0301.png", "C.png", "c.png")
+    meant = {
+        "A\\B.JPG": "A/B.JPG",
+        "a/b.jpg": "A/B.JPG",
+        "b.jpg": "A/B.JPG",
+        "p/A/B.JPG": "A/B.JPG",
+        "C:\\Users\\me\\p\\A\\B.JPG": "A/B.JPG",
+        "../p/A/B.JPG": "A/B.JPG",
+        "A/\u00e9.png": "A/e\u0301.png",
+        "c.png": "c.png",
+        "C.PNG": "C.png, c.png",
+        "..\\A\\B.JPG": None,
+        "C:\\Users\\me\\q\\A\\B.JPG": None,
+        "  ": None,
+    }
+    for file, name in meant.items():
+        flaws: list[Flaw] = []
+        found = match_labels([file], ["cat"], names, tmp_path / "p", flaws)
+        if name in names:
+            assert (found, flaws) == ({name: "cat"}, [])
+        else:
+            assert (found, [flaw.file for flaw in flaws]) == ({}, [file])
+            assert name is None or name in flaws[0].reason
+
+
+def test_a_table_of_paths_with_backslashes(tmp_path: Path) -> None:
+    photos(tmp_path / "p", count=4)
+    rows = "".join(f"p\\{n:03d}.png;{label}\r\n" for n, label in enumerate(("a", "b", "", "b")))
+    (tmp_path / "all.csv").write_text(f"file;label\r\n{rows};\r\n..\\all.csv;a\r\n", newline="")
+    source, flaws = read(tmp_path / "all.csv")
+    assert list(source.files) == [f"p/{n:03d}.png" for n in range(4)]
+    assert labelled(source) == {"p/000.png": "a", "p/001.png": "b", "p/003.png": "b"}
+    assert set(flaws) == {"p/000.png", "..\\all.csv"}  # the only one of its class, and one that is not there
 
 
 def test_grey_only_where_every_image_is(tmp_path: Path) -> None:
@@ -207,6 +258,11 @@ def test_two_spellings_are_one_class(tmp_path: Path) -> None:
     source, flaws = read(tmp_path / "p", tmp_path / "l.csv")
     assert source.classes == ("Cat", "dog")
     assert flaws == {"002.png": "its class 'cat' is taken as 'Cat': two spellings of one class"}
+    with (tmp_path / "l.csv").open("a") as file:
+        file.write("000.png,CAT\n")  # of one file: no contradiction
+    source, flaws = read(tmp_path / "p", tmp_path / "l.csv")
+    assert labelled(source)["000.png"] == "Cat"
+    assert flaws["000.png"] == "its label 'CAT' is given twice; it counts once"
 
 
 def test_a_class_with_one_label_and_a_class_without(tmp_path: Path) -> None:
@@ -225,9 +281,13 @@ def test_a_class_with_one_label_and_a_class_without(tmp_path: Path) -> None:
     [
         ("file,label\n", "no file has a label"),
         ("file,label\n000.png,cat\n", "all labels are 'cat'"),
+        (
+            "file,label\n0,cat\n1,dog\n2,\n",
+            "l.csv: none of its 2 labels can be used; the first is of '0'. Write the paths",
+        ),
         ("000.png,cat\n001.png,dog\n", "expected the columns file and label, got '000.png', 'cat'. Put a first line"),
         ("file,note\n000.png,cat\n", "there is no column label"),
-        ("", "cannot be read as a table"),
+        ("", "cannot be read as a table of text .* saves one as CSV UTF-8"),
         ("file,label\n000.png,\xff\n", "cannot be read as a table"),
     ],
 )

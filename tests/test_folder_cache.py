@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 from folders import photos, plain, read
 
 from instant.data.folder import cache, shards
+from instant.data.folder.read import read_own
 from instant.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -86,7 +90,7 @@ def test_another_side_is_another_store(tmp_path: Path, decodings: list[str]) -> 
 
 
 def test_decoding_goes_on_where_it_was_stopped(
-    tmp_path: Path, decodings: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, decodings: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = photos(tmp_path / "p", count=10)
     with monkeypatch.context() as stopped:
@@ -99,7 +103,8 @@ def test_decoding_goes_on_where_it_was_stopped(
 
         stopped.setattr(shards, "decode", stopping)
         with pytest.raises(KeyboardInterrupt):
-            read(tmp_path / "p", table)
+            read_own(tmp_path / "p", table, 8, [])
+    assert "what is done is kept: start again" in capsys.readouterr().err
     assert decodings == [f"{n:03d}.png" for n in range(5)]  # a whole shard of four, and one of the next
     decodings.clear()
     source, _ = read(tmp_path / "p", table)
@@ -131,6 +136,27 @@ def test_many_processes_make_the_same_store(tmp_path: Path, home: Path, monkeypa
     assert np.array_equal(one.train.samples, two.train.samples)
     assert (list(one.files), one.mean, flaws) == (list(two.files), two.mean, same)
     assert len(one.train) == 19
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="as on Windows")
+def test_processes_never_hear_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each answers for a shard is the signals it had blocked when it came to it."""
+    monkeypatch.setattr(cache, "cores", lambda: 2)
+    monkeypatch.setattr(cache, "decode_shard", partial(signal.pthread_sigmask, signal.SIG_BLOCK))
+    assert all(signal.SIGINT in found for found in cache._decode_all(iter([[], []]), 2))
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # this process still does
+
+
+def test_an_interrupt_waits_for_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that would write a file after five seconds; the interrupt comes when both are asked to."""
+    done = tmp_path / "done"
+    monkeypatch.setattr(cache, "cores", lambda: 2)
+    monkeypatch.setattr(cache, "decode_shard", exec)
+    monkeypatch.setattr(Future, "result", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    work = f"import pathlib, time; time.sleep(5); pathlib.Path({str(done)!r}).touch()"
+    with pytest.raises(KeyboardInterrupt):
+        list(cache._decode_all(iter([work, work]), 2))
+    assert not done.exists()
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,8 @@ def test_a_run_goes_on_with_the_same_files(capsys: Capture, monkeypatch: pytest.
     monkeypatch.chdir("elsewhere")
     assert main(["train", "--resume", "../run"]) == 0
     (Path("../run") / "summary.json").unlink()
+    Path("../photos/023.png").rename("../photos/other.png")  # as many, and the labelled ones where they were
+    assert "has changed" in refused(["train", "--resume", "../run"], capsys)
     plain((1, 1, 1)).save("../photos/000a.png")
     assert "has changed" in refused(["train", "--resume", "../run"], capsys)
     Path("../labels.csv").unlink()
@@ -178,7 +180,9 @@ def test_what_is_chosen() -> None:
     # 20 labels a class, of which a fifth is held out: 2 x 4; 32 remain for 4 x 8 unlabelled samples a step
     assert (recipe.backbone, recipe.validation, recipe.batch, recipe.ratio) == ("small_cnn", 8, 8, 4)
     assert all(choice.reason for choice in choices)
-    assert choose(few, method="instant", gpu=False, fewer=True)[0].validation == 0
+    recipe, choices = choose(few, method="instant", gpu=False, fewer=True)
+    assert recipe.validation == 0
+    assert "below 10 labels" not in choices[1].reason  # there are 20, of which some are asked for
     assert choose(few, method="instant", gpu=True)[0].backbone == "wrn_28_2"
     many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
     recipe, _ = choose(many, method="fixmatch", gpu=False)

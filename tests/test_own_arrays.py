@@ -54,11 +54,18 @@ def test_numbers_in_one_file(tmp_path: Path) -> None:
 
 def test_labels_of_arrays_in_a_table(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 2)))
-    (tmp_path / "y.csv").write_text("label\nb\na\n\n", encoding="utf-8")
-    with pytest.raises(InputError, match="expected 3 labels"):
-        read(tmp_path / "x.npy", tmp_path / "y.csv")
-    (tmp_path / "y.csv").write_text('label\nb\na\n""\n', encoding="utf-8")
-    assert read(tmp_path / "x.npy", tmp_path / "y.csv")[0].targets.tolist() == [1, 0, -1]
+    for text, targets in (
+        ('label\nb\na\n""\n', [1, 0, -1]),
+        ("label\nb\n\na\n", [1, -1, 0]),  # an empty line is a sample without label
+        ("label\nb\n-1\na\n\n\n", [1, -1, 0]),  # but not one after the last sample
+        ("n;label\n\n1;b\n2;\n\n3;a\n", [1, -1, 0]),  # nor one where a row has more columns
+    ):
+        (tmp_path / "y.csv").write_text(text, encoding="utf-8")
+        assert read(tmp_path / "x.npy", tmp_path / "y.csv")[0].targets.tolist() == targets
+    for text, count in (("label\nb\na\n", 2), ("label\nb\n\na\nb\n", 4)):
+        (tmp_path / "y.csv").write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=f"expected 3 labels, one for each row of x, got {count}"):
+            read(tmp_path / "x.npy", tmp_path / "y.csv")
 
 
 def test_arrays_that_cannot_be_used(tmp_path: Path) -> None:

@@ -92,7 +92,13 @@ def test_numbers_are_those_of_the_summary(facts: Facts, finished: Run) -> None:
     assert page.text["right"] == percent(summary["pseudo_label_accuracy"])
     assert f"last {percent(summary['threshold_mean'], 1)}" in page.text["threshold-curve"]
     assert page.text["budget"].split()[2:5] == ["training10", "validation0", "total10"]
-    for name, value in (("steps", "24"), ("batch", "8"), ("method", "instant"), ("optim.lr", "0.1")):
+    for name, value in (
+        ("steps", "24"),
+        ("batch", "8"),
+        ("method", "instant"),
+        ("optim.lr", "0.1"),
+        ("optim.name", "sgd"),
+    ):
         assert re.search(rf"{re.escape(name)}\s*{re.escape(value)}\b", page.text["settings"]), name
     for version in summary["versions"].values():
         assert version in page.text["versions"]
@@ -267,6 +273,23 @@ def test_no_baseline_is_trained_where_nothing_could_be_compared(
     assert main(["train", "x.npz", *tiny, "--force", "--baseline", "validation=2"]) == 0
     assert sentence not in capsys.readouterr().out
     assert Run("run/baseline").finished
+
+
+def test_what_trains_a_baseline_can_be_pasted_and_other_data_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
+    np.savez("x.npz", x=x, y=y)
+    tiny = ["steps=2", "batch=4", "ratio=2", "device=cpu", "validation=2"]
+    assert main(["train", "x.npz", *tiny, "--out", "my run"]) == 0
+    assert "Train one with: instant report 'my run' --with-baseline\n" in capsys.readouterr().out
+    page = Path("my run/report.html").read_bytes()
+    assert "instant report 'my run' --with-baseline" in Page(page.decode()).text["verdict"]
+    np.savez("x.npz", x=x, y=1 - y)
+    assert main(["report", "my run", "--with-baseline"]) == 2
+    assert "the data of my run has changed" in capsys.readouterr().err
+    assert (Path("my run/report.html").read_bytes(), Path("my run/baseline").exists()) == (page, False)
 
 
 def test_a_baseline_of_a_baseline_is_refused_before_training(

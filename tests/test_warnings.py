@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -78,12 +79,17 @@ def test_thresholds_stuck_at_one() -> None:
         ([100, 0], [20, 20], True),
     ],
 )
-def test_one_class_floods(calls: list[float], labels: list[float], floods: bool) -> None:
-    names = [f"class {k}" for k in range(len(calls))]
-    found = flooding(calls, labels, names, "the accepted samples")
+def test_one_class_floods(calls: list[float], labels: list[int], floods: bool) -> None:
+    recipe, split = points("fixmatch")
+    names, targets = tuple(f"class {k}" for k in range(len(calls))), np.repeat(np.arange(len(labels)), labels)
+    split = dataclasses.replace(split, classes=names, targets=targets)
+    found = flooding(calls, "the accepted samples", recipe, split)
     assert kinds(found) == ["flood"] * floods
     if floods:
         assert f"{calls[0]} % of the accepted samples are called 'class 0'" in found[0].sentence
+        assert "use a method that aligns" in found[0].sentence
+        aligned = flooding(calls, "the accepted samples", points("instant")[0], split)
+        assert "use a method that aligns" not in aligned[0].sentence  # it does already
 
 
 def test_a_flood_lasts() -> None:

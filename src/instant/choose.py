@@ -127,6 +127,8 @@ def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tu
             str(recipe.validation),
             f"{held} labels a class are held out to measure accuracy, of the {labels.sum()}"
             if held
+            else "none, unless validation=N is given beside labels=N; accuracy is not measured"
+            if fewer
             else f"none: below {ENOUGH} labels a class all are better trained on; accuracy is not measured",
         ),
         Choice("backbone", recipe.backbone, why),

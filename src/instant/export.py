@@ -87,6 +87,11 @@ def export_safetensors(run: Run, path: Path, *, force: bool = False) -> None:
 
 
 def require_free(path: Path, force: bool) -> None:
+    """Before anything is computed, that the file can go there."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file in it.")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first, or choose another place.")
     if path.exists() and not force:
         raise InputError(f"{path} is there already; choose another name, or add --force.")
 

@@ -25,12 +25,14 @@ def report(
 ) -> None:
     """One page that shows a run: accuracy against the baseline, curves, thresholds, T, a gallery, warnings."""
     from instant.engine.build import source_for, split_for
+    from instant.labelling.decisions import check_split
     from instant.run import Run
 
     run = Run(folder)
     recipe = run.recipe()
     run.summary()  # or a sentence: the run is not finished
     split = split_for(recipe, source_for(recipe))
+    check_split(run, split)  # a page, or a baseline, of other data would replace the right one
     show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out)
 
 
@@ -57,7 +59,7 @@ def show_report(
         with ProgressBar("baseline", console) as bar:
             train_baseline(run, split, callbacks=[bar])
     path, facts = write_report(run, split, out)
-    say(facts.accuracy.verdict)
+    say(facts.accuracy.verdict + (f" Train one with: {facts.baseline_command}" if facts.baseline_command else ""))
     for warning in facts.warnings:
         if warning.kind not in told:
             say(f"Warning: {warning.sentence}")

@@ -59,11 +59,13 @@ class Split:
 
     @property
     def hash(self) -> str:
-        """Identifies the choice of labelled, validation and pool samples, and the labels given."""
+        """Identifies the choice of labelled, validation and pool samples, the labels given, and the names of files."""
         digest = hashlib.sha256(f"{self.source}|{'|'.join(self.classes)}|{len(self.train)}".encode())
         for part in (self.labelled, self.targets, self.validation, self.validation_targets, self.pool):
             digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
             digest.update(b"|")
+        for name in self.files:  # one for another leaves every position as it was
+            digest.update(name.encode() + b"\0")
         return digest.hexdigest()[:16]
 
     def record(self) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +74,14 @@ class Facts:
     gallery: tuple[Group, ...]
 
     @property
+    def baseline_command(self) -> str | None:
+        """What would train the baseline that the verdict misses."""
+        known = self.accuracy
+        if known.value is None or known.baseline is not None or known.is_baseline:
+            return None
+        return f"instant report {shlex.quote(self.run)} --with-baseline"
+
+    @property
     def accepted(self) -> np.ndarray | None:
         """(K,) accepted pseudo-labels a class."""
         if self.decisions is None:
@@ -87,7 +96,7 @@ def collect(run: Run, split: Split) -> Facts:
     try:
         decisions = decide(run, split)
         transition = transition_of(run, split)
-    except InputError as error:  # a method without thresholds, or data that is no longer there: the rest is shown
+    except InputError as error:  # a method without thresholds, or other samples than the run's: the rest is shown
         why = str(error)
     labelled = np.bincount(split.targets, minlength=len(split.classes))
     facts = Facts(
@@ -108,7 +117,7 @@ def collect(run: Run, split: Split) -> Facts:
     )
     floods = flooding_records(records, recipe, split)
     if not floods and facts.accepted is not None:
-        floods = flooding(facts.accepted.tolist(), labelled.tolist(), split.classes, "the accepted samples")
+        floods = flooding(facts.accepted.tolist(), "the accepted samples", recipe, split)
     facts.warnings.extend(floods)
     return facts
 

@@ -13,6 +13,7 @@ import torch
 from scipy.stats import chisquare
 from torch import nn
 
+from instant.alignment import Alignment
 from instant.config import Recipe
 from instant.data.split import Split
 from instant.engine.fit import Callback
@@ -72,9 +73,9 @@ def from_records(records: Sequence[dict[str, Any]], recipe: Recipe) -> list[Warn
     return found
 
 
-def flooding(called: Sequence[float], labelled: Sequence[float], classes: Sequence[str], what: str) -> list[Warn]:
-    """A class that takes far more of the calls than it has of the labels; both are counts or shares, one a class."""
-    calls, labels = np.asarray(called, float), np.asarray(labelled, float)
+def flooding(called: Sequence[float], what: str, recipe: Recipe, split: Split) -> list[Warn]:
+    """A class that takes far more of the calls, counts or shares, than it has of the labels."""
+    calls, labels = np.asarray(called, float), np.bincount(split.targets, minlength=len(split.classes))
     if calls.sum() == 0 or labels.sum() == 0 or len(calls) < 2:
         return []
     share, expected = calls / calls.sum(), labels / labels.sum()
@@ -82,12 +83,13 @@ def flooding(called: Sequence[float], labelled: Sequence[float], classes: Sequen
     odds = share[k] * (1 - expected[k]) >= FLOOD_ODDS * expected[k] * (1 - share[k])
     if not odds or share[k] < FLOOD_SHARE:
         return []
+    other = "" if _alignment(recipe, split) is not None else ", or use a method that aligns classes, as instant does"
     return [
         Warn(
             "flood",
-            f"One class floods the others: {100 * share[k]:.0f} % of {what} are called {classes[k]!r}, which has "
-            f"{100 * expected[k]:.0f} % of the labels. Label a few more samples of the classes it swallows, train for "
-            "longer, or use a method that aligns classes, as instant does; if the class is that common, ignore this.",
+            f"One class floods the others: {100 * share[k]:.0f} % of {what} are called {split.classes[k]!r}, which has "
+            f"{100 * expected[k]:.0f} % of the labels. Label a few more samples of the classes it swallows, or train "
+            f"for longer{other}; if the class is that common, ignore this.",
         )
     ]
 
@@ -98,7 +100,8 @@ def unequal(recipe: Recipe, split: Split) -> list[Warn]:
     # Counts of equal shares would differ this much by chance less than once in a hundred times
     if counts.max() < UNEQUAL_RATIO * counts.min() or chisquare(counts).pvalue >= UNEQUAL_CHANCE:
         return []
-    if not _aligns_uniformly(recipe, split):
+    align = _alignment(recipe, split)
+    if align is None or align.learn_target:
         return []
     many, few = split.classes[int(counts.argmax())], split.classes[int(counts.argmin())]
     options = method_options(recipe.method)
@@ -141,8 +144,7 @@ def flooding_records(records: Sequence[dict[str, Any]], recipe: Recipe, split: S
     seen = [r for r in records if "called" in r][-2:]
     if len(seen) < 2 or seen[0]["step"] < SETTLED * recipe.steps or "utilisation" not in seen[-1]:
         return []
-    labels = np.bincount(split.targets, minlength=len(split.classes)).tolist()
-    before, now = (flooding(r["called"], labels, split.classes, "the unlabelled samples") for r in seen)
+    before, now = (flooding(r["called"], "the unlabelled samples", recipe, split) for r in seen)
     same = np.argmax(seen[0]["called"]) == np.argmax(seen[1]["called"])
     return now if before and same else []
 
@@ -158,7 +160,7 @@ def _threshold_remedies(recipe: Recipe) -> tuple[str, str]:
     return "Label more samples, or train for longer", "Use a method with a threshold you can raise, such as instant"
 
 
-def _aligns_uniformly(recipe: Recipe, split: Split) -> bool:
+def _alignment(recipe: Recipe, split: Split) -> Alignment | None:
     """Asked of the method itself; what it would make a network of is not looked at."""
     problem = Problem(
         classes=len(split.classes),
@@ -169,4 +171,4 @@ def _aligns_uniformly(recipe: Recipe, split: Split) -> bool:
     )
     with torch.random.fork_rng(devices=[]):
         method = build_method(recipe.method, problem, **recipe.method_options)
-    return isinstance(method, Match) and method.align is not None and not method.align.learn_target
+    return method.align if isinstance(method, Match) else None

@@ -32,7 +32,7 @@ def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> So
     if x is None:
         raise InputError(f"{path}: expected an array called x, it holds {', '.join(found) or 'none'}.")
     parts = found if isinstance(found, dict) else {}
-    y = _one(parts, LABELS, path) if label_file is None else _labels(label_file)
+    y = _one(parts, LABELS, path) if label_file is None else _labels(label_file, len(x))
     if y is None:
         raise InputError(f"{path}: nothing says which samples are labelled. Add --labels FILE, or an array y.")
     names = _names(np.asarray(y))
@@ -58,17 +58,18 @@ def _names(y: np.ndarray) -> list[str]:
     if y.ndim != 1:
         raise InputError(f"labels: expected one label a row, got an array of shape {y.shape}. Flatten it first.")
     names = as_names(y.tolist())
-    if y.dtype.kind in "US":  # what numpy makes of None and NaN between names
-        names = ["" if name in ("None", "nan") else name for name in names]
+    if y.dtype.kind in "US":  # what numpy makes of None between names
+        names = ["" if name == "None" else name for name in names]
     return names
 
 
-def _labels(path: Path) -> np.ndarray:
+def _labels(path: Path, samples: int) -> np.ndarray:
     if path.suffix.lower() not in ARRAYS:
         table = read_table(path)
         if table.labels is None:
             raise InputError(f"{path}: expected a column label with one row a sample.")
-        return np.array(table.labels, object)
+        rest = table.labels[samples:]  # empty lines at the end are an editor's, those between are samples
+        return np.array(table.labels if any(rest) else table.labels[:samples], object)
     found = _load(path)
     labels = _one(found, LABELS, path) if isinstance(found, dict) else found
     if labels is None:

@@ -11,6 +11,8 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
+import sys
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -58,6 +60,10 @@ def decoded(listing: Listing, home: Path, *, side: int, channels: int, progress:
             f"a process that decodes {listing.root} ended abruptly, perhaps for want of memory. Start again: it goes "
             "on where it stopped."
         ) from error
+    except KeyboardInterrupt:
+        if progress:
+            print("decoding stopped; what is done is kept: start again to go on", file=sys.stderr)
+        raise
     return Decoded(images, found["bad"], tuple(found["mean"]), tuple(found["std"]))
 
 
@@ -71,7 +77,7 @@ def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, 
 
     waiting = [at for at in starts if not shard(at).path.exists()]
     done = len(listing.names) - sum(len(shard(at).names) for at in waiting)
-    with counting(f"decoding {listing.root.name or listing.root}", len(listing.names), done, progress) as report:
+    with counting(f"decoding {listing.root.resolve().name}", len(listing.names), done, progress) as report:
         for files in _decode_all(map(shard, waiting), len(waiting)):
             done += files
             report(done)
@@ -103,7 +109,8 @@ def _decode_all(shards: Iterator[Shard], count: int) -> Iterator[int]:
     with _pool(workers) as pool:
         ahead: deque[Future[int]] = deque()
         for shard in shards:
-            ahead.append(pool.submit(decode_shard, shard))
+            with _deaf():
+                ahead.append(pool.submit(decode_shard, shard))
             if len(ahead) == AHEAD * workers:
                 yield ahead.popleft().result()
         while ahead:
@@ -114,8 +121,26 @@ def _decode_all(shards: Iterator[Shard], count: int) -> Iterator[int]:
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     # spawned, not forked: this process may have torch's threads, which a fork would leave with locked locks
     context = multiprocessing.get_context("spawn")
+    others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=ignore_interrupt)
     try:
         yield pool
+    except BaseException:  # Ctrl-C: nobody waits for a hundred images; a shard is whole or not there
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """A process started in here never hears Ctrl-C, also not before it could ignore it; this one hears it after."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

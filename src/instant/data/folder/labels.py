@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import unicodedata
 from collections import Counter, defaultdict
@@ -26,52 +27,83 @@ def inside(name: str, root: Path) -> str | None:
     return None if plain == ".." or plain.startswith("../") else plain
 
 
+def ways(file: str, root: Path) -> list[str]:
+    """The names within the folder that a table may mean by a path, the likeliest first; none where it leads outside.
+
+    As it stands, with slashes where another system writes backslashes, and from the folder's own name on.
+
+    >>> ways("C:\\\\me\\\\photos\\\\a\\\\1.jpg", Path("/data/photos"))[-1]
+    'a/1.jpg'
+    """
+    plain = file.strip()
+    slashed = plain.replace("\\", "/")
+    _, home, tail = f"/{slashed}".partition(f"/{os.path.basename(os.path.abspath(root))}/")
+    found = (inside(way, root) for way in dict.fromkeys((plain, slashed, tail if home else plain)))
+    return list(dict.fromkeys(name for name in found if name is not None))
+
+
 def match_labels(
     files: Sequence[str], labels: Sequence[str], names: Sequence[str], root: Path, problems: list[Flaw]
 ) -> dict[str, str]:
-    """The label of every file that has one. A file in a subfolder may be called by its last name if that is unique."""
+    """The label of every file that has one.
+
+    A file in a subfolder may be called by its last name, and any in other case or with letters composed otherwise, as
+    other systems have it, where that fits one file only.
+    """
     # what is asked for is kept, not what is there: a table has a few names where a folder may have a million
-    asked = {way for file in files if (within := inside(file, root)) is not None for way in (within, _slashed(within))}
-    there: set[str] = set()
-    by_last: defaultdict[str, list[str]] = defaultdict(list)
+    asked = {_alike(way) for file in files for way in ways(file, root)}
+    whole: defaultdict[str, list[str]] = defaultdict(list)
+    last: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
-        if name in asked:
-            there.add(name)
-        if (last := posixpath.basename(name)) in asked:
-            by_last[last].append(name)
+        alike = _alike(name)
+        if alike in asked:
+            whole[alike].append(name)
+        if "/" in alike and (end := posixpath.basename(alike)) in asked:
+            last[end].append(name)
     found: dict[str, str] = {}
     disputed: set[str] = set()
     for file, label in zip(files, labels):
-        within = inside(file, root)
-        if within is None:
+        if not file.strip():
+            if label:
+                problems.append(Flaw(file, f"a row of the table has the label {label!r} but no file; it is not used"))
+            continue  # else an empty row, which spreadsheets leave behind
+        meant = ways(file, root)
+        if not meant:
             problems.append(Flaw(file, "the table names a file outside the folder; its row is not used"))
             continue
-        name = within if within in there else _slashed(within)
-        if name not in there:
-            same = by_last.get(name, [])
-            if len(same) != 1:
-                reason = (
-                    f"the name fits {len(same)} files ({', '.join(same[:3])}); write the path from the folder"
-                    if same
-                    else "there is no image of this name in the folder; its label is not used"
-                )
-                problems.append(Flaw(file, reason))
-                continue
-            name = same[0]
+        fits = _fits(meant, whole, last)
+        if len(fits) != 1:
+            reason = (
+                f"the name fits {len(fits)} files ({', '.join(fits[:3])}); write the path from the folder"
+                if fits
+                else "there is no image of this name in the folder; its label is not used"
+            )
+            problems.append(Flaw(file, reason))
+            continue
+        name = fits[0]
         if not label:
             continue
-        if name in found and found[name] != label:
+        if name in found and _alike(found[name]) != _alike(label):
             disputed.add(name)
             problems.append(Flaw(name, f"it has two labels, {found[name]!r} and {label!r}; neither is used"))
         elif name in found:
             problems.append(Flaw(name, f"its label {label!r} is given twice; it counts once"))
-        found[name] = label
+        else:
+            found[name] = label
     return {name: label for name, label in found.items() if name not in disputed}
 
 
-def _slashed(name: str) -> str:
-    """As another system writes it: with slashes where it has backslashes."""
-    return posixpath.normpath(name.replace("\\", "/")) if "\\" in name else name
+def _fits(meant: Sequence[str], *known: dict[str, list[str]]) -> list[str]:
+    """The name that is there as it is written, or all that are alike; of whole names first, then of last ones."""
+    for way in meant:
+        if way in known[0].get(_alike(way), ()):
+            return [way]
+    return next((by[key] for by in known for key in map(_alike, meant) if key in by), [])
+
+
+def _alike(text: str) -> str:
+    """The same for names that differ in case, spaces or composed letters only."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
 def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, str]:
@@ -79,7 +111,7 @@ def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, s
     counts = Counter(labels.values())
     classes: defaultdict[str, list[str]] = defaultdict(list)
     for label in sorted(counts):
-        classes[" ".join(unicodedata.normalize("NFC", label).casefold().split())].append(label)
+        classes[_alike(label)].append(label)
     kept = {label: max(group, key=lambda one: counts[one]) for group in classes.values() for label in group}
     for name, label in labels.items():
         if kept[label] != label:

@@ -6,10 +6,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
-from instant.data.folder.labels import inside, match_labels, merge_spellings
+from instant.data.folder.labels import match_labels, merge_spellings, ways
 from instant.data.folder.names import Names
 from instant.data.folder.problems import Flaw
 from instant.data.folder.table import FileTable, read_table
@@ -56,8 +56,10 @@ def _find(path: Path, problems: list[Flaw]) -> tuple[Listing, FileTable | None]:
         root, table = path.parent, read_table(path)
         if table.files is None:
             raise InputError(f"{path}: expected a column file with the paths of the images, from the table's folder.")
-        rows = sorted({name for file in table.files if (name := inside(file, root)) is not None})
-        names, key = _take(root, iter(rows), problems, listed=True)
+        meant = (
+            [way for way in ways(file, root) if os.path.lexists(root / way)] for file in table.files if file.strip()
+        )
+        names, key = _take(root, iter(sorted({there[0] for there in meant if there})), problems)
     if not names:
         raise InputError(
             f"{path} holds no image files ({', '.join(sorted(IMAGES))}); name the folder or table of your images."
@@ -82,24 +84,39 @@ def _labels(
         if table.files is None or table.labels is None:
             absent = "file" if table.files is None else "label"
             raise InputError(f"{label_file}: expected the columns file and label, there is no column {absent}.")
+        if part := next((above[0] for _, above in _labelled_part(names) if len(above) > 1), None):
+            problems.append(Flaw(part, "the classes its folders are named for are not used: --labels says the labels"))
     if table is not None and table.files is not None:
         if table.labels is None:
             raise InputError(f"{path}: expected a column label beside the paths, or --labels FILE.")
-        return match_labels(table.files, table.labels, names, root, problems)
-    part = next((part for part in LABELLED if (root / part).is_dir()), None)
-    if part is None:
+        found = match_labels(table.files, table.labels, names, root, problems)
+        given = [file for file, label in zip(table.files, table.labels) if label]
+        if given and not found:
+            raise InputError(
+                f"{label_file or path}: none of its {len(given):,} labels can be used; the first is of {given[0]!r}. "
+                f"Write the paths of the images as they are in {root}."
+            )
+        return found
+    found = {}
+    for name, above in _labelled_part(names):
+        if len(above) > 1:
+            found[name] = above[1]
+        else:
+            problems.append(Flaw(name, f"it lies in {above[0]}/ but in no class's folder; it counts as unlabelled"))
+    if not found:
         raise InputError(
             f"{path}: nothing says which images are labelled. Add --labels FILE, a table with the columns file and "
             "label, or put the labelled images into labelled/CLASS/."
         )
-    found = {}
-    for name in names:
-        above = PurePosixPath(name).parts
-        if above[0] == part and len(above) > 2:
-            found[name] = above[1]
-        elif above[0] == part:
-            problems.append(Flaw(name, f"it lies in {part}/ but in no class's folder; it counts as unlabelled"))
     return found
+
+
+def _labelled_part(names: Names) -> Iterator[tuple[str, list[str]]]:
+    """The names below labelled/, in whatever case that is written, each with the folders above it."""
+    for name in names:
+        above = name.split("/")[:-1]
+        if above and above[0].casefold() in LABELLED:
+            yield name, above
 
 
 def _walk(root: Path, problems: list[Flaw], below: str = "") -> Iterator[str]:
@@ -142,7 +159,7 @@ def _look(folder: Path) -> tuple[list[str], set[str], set[str]]:
     return found, folders, links
 
 
-def _take(root: Path, names: Iterator[str], problems: list[Flaw], listed: bool = False) -> tuple[Names, str]:
+def _take(root: Path, names: Iterator[str], problems: list[Flaw]) -> tuple[Names, str]:
     """Those that are plain files within the folder, also by way of links; and the key of them all."""
     home = os.path.realpath(root)
     digest = hashlib.sha256()
@@ -156,9 +173,7 @@ def _take(root: Path, names: Iterator[str], problems: list[Flaw], listed: bool =
                 continue
             found = os.stat(real)
         except (OSError, ValueError) as error:
-            # a table may name what is not there; `match_labels` says so
-            if not listed or os.path.lexists(path):
-                problems.append(Flaw(name, f"the file cannot be read: {getattr(error, 'strerror', None) or error}"))
+            problems.append(Flaw(name, f"the file cannot be read: {getattr(error, 'strerror', None) or error}"))
             continue
         if not stat.S_ISREG(found.st_mode):
             problems.append(Flaw(name, "it is no file but a folder, pipe or device; it is not read"))

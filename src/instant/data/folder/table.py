@@ -1,4 +1,4 @@
-"""A CSV or parquet table of files and labels, as text; an empty label, a null or -1 means unlabelled."""
+"""A CSV or parquet table of files and labels, as text; an empty label, a null, NaN or -1 means unlabelled."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from instant.errors import InputError
 
 FILE = ("file", "filename", "file_name", "path", "filepath", "image", "name", "id")
 LABEL = ("label", "class", "category", "target", "y")
+UNLABELLED = ("-1", "-1.0", "nan", "NaN")  # as programs write -1 and NaN into text; None may be the name of a class
 TABLES = (".csv", ".tsv", ".txt", ".parquet")
 
 
@@ -26,8 +27,12 @@ def read_table(path: Path) -> FileTable:
     try:
         frame = pd.read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path)
     except (OSError, ValueError, UnicodeError) as error:  # pandas' and pyarrow's own errors are ValueErrors
-        what = "a parquet table" if path.suffix.lower() == ".parquet" else "a table of UTF-8 text with commas"
-        raise InputError(f"{path} cannot be read as {what} ({' '.join(str(error).split())}).") from error
+        if path.suffix.lower() == ".parquet":
+            what, remedy = "a parquet table", "Write it again."
+        else:
+            what, remedy = "a table of text", "A spreadsheet saves one as CSV UTF-8; its first line is file,label."
+        why = " ".join(str(getattr(error, "strerror", None) or error).split())
+        raise InputError(f"{path} cannot be read as {what} ({why}). {remedy}") from error
     columns = {str(name).strip().casefold(): name for name in frame.columns}
     file, label = (next((columns[word] for word in words if word in columns), None) for words in (FILE, LABEL))
     if file is None and label is None:
@@ -43,15 +48,22 @@ def _read_csv(path: Path) -> pd.DataFrame:
     with open(path, encoding="utf-8-sig") as file:
         header = file.readline()
     separator = next((mark for mark in (",", ";", "\t") if mark in header), ",")
-    # as text, so that a class may be called 007 or NA
-    return pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False, index_col=False, encoding="utf-8-sig")
+    return pd.read_csv(
+        path,
+        sep=separator,
+        dtype=str,  # as text, so that a class may be called 007 or NA
+        keep_default_na=False,
+        index_col=False,
+        skip_blank_lines=separator in header,  # of a single column, one a row, an empty line is a row without label
+        encoding="utf-8-sig",
+    )
 
 
 def as_names(values: list[Any]) -> list[str]:
     """Labels as text: "" for unlabelled, whole numbers without a point.
 
-    >>> as_names(["cat", None, float("nan"), -1, 3.0, " dog ", "-1", ""])
-    ['cat', '', '', '', '3', 'dog', '', '']
+    >>> as_names(["cat", None, float("nan"), -1, 3.0, " dog ", "-1.0", "NaN", ""])
+    ['cat', '', '', '', '3', 'dog', '', '', '']
     """
     return [_as_name(value) for value in values]
 
@@ -64,4 +76,4 @@ def _as_name(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     name = str(value).strip()
-    return "" if name == "-1" else name
+    return "" if name in UNLABELLED else name
