@@ -124,7 +124,7 @@ def digits(labels: int | None = 40, method: str = "instant") -> Recipe:
 
     The digits fill their frame: larger shifts cut strokes off, and three strong operations leave too little of them.
     """
-    return small("digits", labels, method, steps=600, batch=16, ratio=6, shift=1 / 16, operations=2)
+    return _steady(small("digits", labels, method, steps=600, batch=16, ratio=6, shift=1 / 16, operations=2))
 
 
 def fashion_mnist(labels: int | None = 40, method: str = "instant") -> Recipe:
@@ -140,14 +140,20 @@ def images(labels: int | None = None, method: str = "instant") -> Recipe:
 def vectors(labels: int | None = None, method: str = "instant") -> Recipe:
     """Feature vectors in memory, with a small MLP.
 
-    InstanT's T(x) learns slowly: from a handful of labels it would else take the classifier's first mistakes for a
-    rule, and the corrected loss would then turn whole classes around. An MLP that knows a few labels by heart is sure
-    of everything, so its kappa has the 0.95 of AdaMatch. Noise and weight decay were chosen on training rows of five
-    sets (docs/estimator.md).
+    Noise and weight decay were chosen on training rows of five sets (docs/estimator.md).
     """
     optim = Optim(lr=0.1, cycles=0.5, weight_decay=3e-3)
-    recipe = small("arrays", labels, method, backbone="mlp", steps=600, noise=0.3, optim=optim)
-    options = ({"base": 0.95, "transition_lr": 0.001} if _fits_labelled(method) else {}) | recipe.method_options
+    return _steady(small("arrays", labels, method, backbone="mlp", steps=600, noise=0.3, optim=optim))
+
+
+def _steady(recipe: Recipe) -> Recipe:
+    """For a small network and a handful of labels, which it soon knows by heart.
+
+    InstanT's T(x) learns slowly: it would else take the classifier's first mistakes for a rule, and the corrected loss
+    would then turn whole classes around. As the classifier is sure of everything, kappa has the 0.95 of AdaMatch.
+    """
+    steady = {"base": 0.95, "transition_lr": 0.001} if _fits_labelled(recipe.method) else {}
+    options = steady | recipe.method_options
     return dataclasses.replace(recipe, method_options=options, suggested=options)
 
 
