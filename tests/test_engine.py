@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -26,6 +27,8 @@ from instant.algorithms import METHODS
 from instant.backbones.base import DropPath
 from instant.cli import main
 from instant.data.feed import METHOD, SECOND, WEAK
+from instant.data.sources import arrays
+from instant.data.split import make_split
 from instant.engine.build import build_program, split_for
 from instant.engine.fit import Trained, fit
 from instant.engine.step import keep_compiled
@@ -113,7 +116,16 @@ def test_without_an_average_the_last_weights_are_judged() -> None:
         ({"method.warmup": "1e30"}, "method.warmup=1e+30 must be a number, for example 0"),
         ({"method.kappa": "5"}, "method.kappa=5 must be a word, for example labelled"),
         ({"method.kappa": "none"}, "method.kappa=None must be a word, for example labelled"),
-        ({"method.transition_lr": "-1"}, "method=instant has a learning rate of its own of -1; it must be >= 0."),
+        ({"method.transition_lr": "-1"}, "method.transition_lr=-1 must be 0 or more."),
+        ({"method.transition_decay": "-1"}, "method.transition_decay=-1 must be 0 or more."),
+        ({"method.transition_decay": "much"}, "method.transition_decay='much' must be none or a number"),
+        ({"method.base": "1.5"}, "method.base=1.5 must lie in [0, 1]."),
+        ({"method": "fixmatch", "method.threshold": "95"}, "method.threshold=95 must lie in [0, 1]."),
+        ({"method": "uda", "method.temperature": "0"}, "method.temperature=0 must be above 0."),
+        ({"method": "mixmatch", "method.alpha": "0"}, "method.alpha=0 must be above 0."),
+        ({"method": "dash", "method.period": "0"}, "method.period=0 must be above 0."),
+        ({"method": "softmatch", "method.momentum": "2"}, "method.momentum=2 must lie in [0, 1]."),
+        ({"method": "pi_model", "method.ramp": "-1"}, "method.ramp=-1 must be 0 or more."),
         ({"method.bse": "1"}, "method.bse is not an option of instant; did you mean 'base'?"),
         ({"backbone.width": "wide"}, "mlp cannot be built with backbone.width=wide: "),
         ({"device": "meta"}, "device='meta' is not known; use auto, cpu, cuda or cuda:N."),
@@ -126,6 +138,19 @@ def test_what_a_program_cannot_be_built_from(settings: dict[str, str], sentence:
     with pytest.raises(InputError) as error:
         build_program(recipe.override(settings), split)
     assert str(error.value).startswith(sentence)
+
+
+def test_one_class_is_nothing_to_tell_apart() -> None:
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises(InputError, match="there is one class only, and nothing to tell apart"):
+        fit(recipes.vectors(), make_split(arrays(x, np.zeros(20, int)), labels=None))
+
+
+def test_a_whole_number_for_the_rate_of_a_methods_own_parameters_is_a_float_on_the_device() -> None:
+    """The fused kernel of a GPU reads float32; on a CPU it would go unnoticed."""
+    recipe, split = points()
+    program = build_program(recipe.override({"method.transition_lr": "1"}), split)
+    assert program.optimizers[1].param_groups[0]["lr"].dtype == torch.float32
 
 
 def plain(problem: Problem, *, threshold: float = 0.5) -> Match:
