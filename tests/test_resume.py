@@ -90,6 +90,7 @@ def test_resume_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
     (run.path / CHECKPOINT).unlink()  # as after a kill before the first one; the curves have two lines already
     assert len(run.history()) == 2
     (run.path / "checkpoint" / ".state.safetensors.0123.tmp").write_bytes(b"what a kill in the midst of writing leaves")
+    (run.path / ".problems.csv.4567.tmp").write_bytes(b"another one")
     fit(recipe, split, run=run, resume=True)
     assert_same_run(run, straight)
     assert contents(run.path).keys() == contents(straight.path).keys()

@@ -37,6 +37,7 @@ from instant.errors import InputError
 
 FORMAT = 1
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
+PROBLEMS = Path("problems.csv")
 # In the order of removal: a folder left half emptied is first an unfinished run, then none
 FILES = (
     Path("summary.json"), Path("recipe.json"), Path("audit.json"), Path("report.html"), CHECKPOINT,
@@ -120,13 +121,19 @@ class Run:
                 ) from None
             except OSError as error:
                 raise self._unwritable(error) from error
-            for left in self.path.rglob(".*.tmp"):  # of a process that was killed while it wrote
-                left.unlink(missing_ok=True)
+            for name in (*FILES, PROBLEMS):  # of a process that was killed while it wrote; nobody else's
+                for left in (self.path / name).parent.glob(f".{name.name}.*.tmp"):
+                    left.unlink(missing_ok=True)
             yield
 
     @property
     def resume_command(self) -> str:
-        return f"instant train --resume {shlex.quote(str(self.path))}"
+        return f"instant train --resume {self.quoted}"
+
+    @property
+    def quoted(self) -> str:
+        """The folder as a word of a command."""
+        return shlex.quote(str(self.path))
 
     @property
     def report_path(self) -> Path:
@@ -160,7 +167,7 @@ class Run:
 
         Not among FILES: a list may be all that is there, and stands in no run's way.
         """
-        path = self.path / "problems.csv"
+        path = self.path / PROBLEMS
         try:
             if not problems:
                 path.unlink(missing_ok=True)
@@ -239,6 +246,7 @@ class Run:
         card = self._read_formatted("model.json")
         try:
             shape, classes = tuple(card["shape"]), len(card["classes"])
+            _ = card["mean"], card["std"]  # what its inputs are brought to
             network = build(card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{self.path / 'model.json'} does not describe a network ({error!r}).") from error
@@ -246,7 +254,9 @@ class Run:
         try:
             network.load_state_dict(tensors)
         except RuntimeError as error:
-            raise InputError(f"{self.path}: model.safetensors does not fit model.json ({error})") from error
+            raise InputError(
+                f"{self.path}: model.safetensors does not fit model.json ({str(error)[:200]} ...)"
+            ) from error
         return network.eval(), card
 
     def method_state(self) -> dict[str, Tensor]:
