@@ -29,6 +29,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("labels", "250", 250),
     ("labels", "1e3", 1000),
     ("labels", "all", None),
+    ("labels", "All", None),
     ("labels", "none", None),
     ("validation", "20", 20),
     ("seed", "9007199254740993", 9007199254740993),  # 2^53 + 1, which no float holds

@@ -166,7 +166,7 @@ def _parse(kind: Any, text: str, key: str) -> Any:
     origin = typing.get_origin(kind)
     if origin is types.UnionType:
         inner = next(part for part in typing.get_args(kind) if part is not type(None))
-        if text.strip().lower() in ("none", "null") or (inner is int and text == "all"):
+        if text.strip().lower() in ("none", "null") or (inner is int and text.strip().lower() == "all"):
             return None
         return _parse(inner, text, key)
     if origin is Literal:

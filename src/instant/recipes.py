@@ -210,7 +210,10 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
         raise InputError(f"recipe={name} is for {recipe.source}, not for {source}; {nearest(source, RECIPES)}")
     for key in ("side", "mirror"):
         if key in settings:
-            raise InputError(f"{key}={settings[key]} is for images of your own; {source} has its own.")
+            raise InputError(f"{key}={settings[key]} is for images of your own; that of {source} is fixed.")
+    for key in ("noise", "neighbours"):
+        if key in settings:
+            raise InputError(f"{key}={settings[key]} is for vectors; {source} has images. Leave it out.")
     recipe = recipe.override(settings)
     if name.startswith("pretrained_") and "pretrained" not in settings:
         raise InputError(
