@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,6 +154,13 @@ def test_the_sentence(key: str, text: str, sentence: str) -> None:
     with pytest.raises(InputError) as error:
         Recipe().override({key: text})
     assert str(error.value) == sentence
+
+
+def test_paths_are_whole_because_a_run_is_looked_at_from_elsewhere() -> None:
+    recipe = resolve("cifar10", {"data": "some/folder", "pretrained": "~/vit.pth"})
+    assert recipe.data == str(Path.cwd() / "some" / "folder")
+    assert recipe.pretrained == str(Path.home() / "vit.pth")
+    assert resolve("cifar10", {"data": "none"}).data is None
 
 
 def test_recipes_and_sources_that_are_not_there() -> None:

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from instant.engine.optim import Optim
@@ -117,6 +118,14 @@ class Recipe:
         }
         # All at once: settings are checked together, whatever their order
         return dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
+
+    def located(self) -> Recipe:
+        """With whole paths: they are saved with the run, which may be looked at from another folder."""
+
+        def whole(path: str | None) -> str | None:
+            return None if path is None else str(Path(path).expanduser().resolve())
+
+        return dataclasses.replace(self, data=whole(self.data), pretrained=whole(self.pretrained))
 
     def suited(self, options: Collection[str]) -> Recipe:
         """For a method that takes these options: without those that were suggested for another and that it lacks."""

@@ -214,7 +214,7 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
     for key in ("noise", "neighbours"):
         if key in settings:
             raise InputError(f"{key}={settings[key]} is for vectors; {source} has images. Leave it out.")
-    recipe = recipe.override(settings)
+    recipe = recipe.override(settings).located()
     if name.startswith("pretrained_") and "pretrained" not in settings:
         raise InputError(
             f"recipe={name} starts from pretrained weights: add pretrained=FILE (timm-style names, .safetensors or a "

@@ -80,7 +80,7 @@ class Run:
                 f"--resume takes {fixed[0]} from the run folder; only {', '.join(ELSEWHERE)} may be given anew, for "
                 "a run that goes on on another machine."
             )
-        recipe = self.recipe().override(settings)
+        recipe = self.recipe().override(settings).located()
         return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels))
 
     def go_on(self, recipe: Recipe, split: Split) -> None:
@@ -152,6 +152,10 @@ class Run:
     def finished(self) -> bool:
         return os.path.exists(self.path / "summary.json")
 
+    @property
+    def has_checkpoint(self) -> bool:
+        return os.path.exists(self.path / CHECKPOINT)
+
     def recipe(self) -> Recipe:
         """The recipe of the folder, if this version can read it."""
         header = self._read_formatted("recipe.json")
@@ -220,7 +224,7 @@ class Run:
     def load_checkpoint(self) -> tuple[dict[str, Tensor], int, float] | None:
         """Tensors, step and seconds so far; None when no checkpoint was reached."""
         path = self.path / CHECKPOINT
-        if not path.exists():
+        if not self.has_checkpoint:
             return None
         tensors, meta = load_tensors(path)
         if not {"step", "seconds"} <= meta.keys():
@@ -285,7 +289,7 @@ class Run:
     def _last(self, prefix: str) -> dict[str, Tensor]:
         self.summary()  # or a sentence: the run is not finished
         path = self.path / CHECKPOINT
-        if not path.exists():
+        if not self.has_checkpoint:
             raise InputError(
                 f"{path} is not there: it holds the thresholds the run ended with. Put it back, or train again."
             )
