@@ -119,7 +119,7 @@ def test_settings_are_checked_together_in_any_order() -> None:
         ("lr", "1", "'lr' is not a setting; did you mean 'optim.lr'?"),
         ("recip", "digits", "'recip' is not a setting; did you mean 'recipe'?"),
         ("optim", "sgd", "'optim' is not a setting; did you mean 'optim.lr'?"),
-        ("method_options", "1", "'method_options' is not a setting; did you mean 'method'?"),
+        ("method_options", "1", "'method_options' is not a setting; did you mean 'method.OPTION'?"),
         ("steps", "abc", "steps='abc' must be a whole number"),
         ("steps", "1.5", "steps='1.5' must be a whole number"),
         ("steps", "inf", "steps='inf' must be a whole number"),

@@ -137,6 +137,14 @@ class Recipe:
         return dataclasses.replace(self, method_options=kept)
 
 
+def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> None:
+    """Settings of the views of vectors do nothing to images, and the other way round."""
+    for key in ("noise", "neighbours") if images else ("shift", "operations", "mirror"):
+        if key in settings:
+            here, there = ("images", "vectors") if images else ("vectors", "images")
+            raise InputError(f"{key}= is for {there}, and {source} has {here}; leave it out.")
+
+
 def keys() -> list[str]:
     """Every key that may be given as key=value."""
     own = ["recipe"] + [f.name for f in dataclasses.fields(Recipe) if f.name not in APART]
