@@ -233,6 +233,12 @@ def test_on_a_terminal_there_is_a_bar() -> None:
     assert f"accuracy {100 * summary['accuracy_last']:.1f} %" in screen.getvalue()
 
 
+def test_in_a_log_a_note_is_one_line() -> None:
+    log, note = io.StringIO(), "a warning of more words than a narrow console has room for"
+    ProgressBar("a title", Console(file=log, width=20)).note(note)
+    assert log.getvalue() == note + "\n"
+
+
 def test_what_is_shown_of_a_record() -> None:
     assert describe({"loss": 0.25}) == "loss 0.250"
     assert describe({"accuracy": 0.5, "loss": 0.25}) == "accuracy 50.0 % · loss 0.250"
