@@ -193,7 +193,9 @@ def measure_source(job: Job) -> Row:
     from instant.engine.fit import fit
     from instant.recipes import resolve, vectors
 
-    settings = {"labels": str(job.labels), "seed": str(job.seed), "method.transition": job.transition}
+    # the paper's base and a T that learns as fast as by default, whatever the source's recipe has
+    settings = {"method.base": "0.9", "method.transition_lr": "0.01"} if job.problem == "digits" else {}
+    settings |= {"labels": str(job.labels), "seed": str(job.seed), "method.transition": job.transition}
     settings |= {"method.confident": str(job.confident)} if job.confident else {}
     settings |= dict(job.options)
     if job.problem == "mixture":

@@ -46,6 +46,8 @@ def test_statistics_of_vectors_and_constant_features():
     constant = np.full((1001, 1), 0.1)
     assert constant.std() != 0, "rounding alone: to divide by this would make noise of a constant"
     assert arrays(constant, [0] * 1001).std == (1.0,)
+    faint = arrays([[0.0], [1e-40]], [0, 1])  # the reciprocal of its deviation is more than float32 holds
+    assert faint.std == (1.0,)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("labels", "250", 250),
     ("labels", "1e3", 1000),
     ("labels", "all", None),
+    ("labels", "All", None),
     ("labels", "none", None),
     ("validation", "20", 20),
     ("seed", "9007199254740993", 9007199254740993),  # 2^53 + 1, which no float holds
@@ -117,7 +119,7 @@ def test_settings_are_checked_together_in_any_order() -> None:
         ("lr", "1", "'lr' is not a setting; did you mean 'optim.lr'?"),
         ("recip", "digits", "'recip' is not a setting; did you mean 'recipe'?"),
         ("optim", "sgd", "'optim' is not a setting; did you mean 'optim.lr'?"),
-        ("method_options", "1", "'method_options' is not a setting; did you mean 'method'?"),
+        ("method_options", "1", "'method_options' is not a setting; did you mean 'method.OPTION'?"),
         ("steps", "abc", "steps='abc' must be a whole number"),
         ("steps", "1.5", "steps='1.5' must be a whole number"),
         ("steps", "inf", "steps='inf' must be a whole number"),
@@ -152,6 +154,13 @@ def test_the_sentence(key: str, text: str, sentence: str) -> None:
     with pytest.raises(InputError) as error:
         Recipe().override({key: text})
     assert str(error.value) == sentence
+
+
+def test_paths_are_whole_because_a_run_is_looked_at_from_elsewhere() -> None:
+    recipe = resolve("cifar10", {"data": "some/folder", "pretrained": "~/vit.pth"})
+    assert recipe.data == str(Path.cwd() / "some" / "folder")
+    assert recipe.pretrained == str(Path.home() / "vit.pth")
+    assert resolve("cifar10", {"data": "none"}).data is None
 
 
 def test_recipes_and_sources_that_are_not_there() -> None:

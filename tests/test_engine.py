@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -26,6 +27,8 @@ from instant.algorithms import METHODS
 from instant.backbones.base import DropPath
 from instant.cli import main
 from instant.data.feed import METHOD, SECOND, WEAK
+from instant.data.sources import arrays
+from instant.data.split import make_split
 from instant.engine.build import build_program, split_for
 from instant.engine.fit import Trained, fit
 from instant.engine.step import keep_compiled
@@ -113,10 +116,17 @@ def test_without_an_average_the_last_weights_are_judged() -> None:
         ({"method.warmup": "1e30"}, "method.warmup=1e+30 must be a number, for example 0"),
         ({"method.kappa": "5"}, "method.kappa=5 must be a word, for example labelled"),
         ({"method.kappa": "none"}, "method.kappa=None must be a word, for example labelled"),
-        ({"method.transition_lr": "-1"}, "method=instant has a learning rate of its own of -1; it must be >= 0."),
-        ({"method.transition_decay": "-1"}, "method.transition_decay=-1 must be none or a number from 0"),
-        ({"method.transition_decay": "much"}, "method.transition_decay='much' must be none or a number from 0"),
-        ({"method.transition_decay": "nan"}, "method.transition_decay=nan must be none or a number from 0"),
+        ({"method.transition_lr": "-1"}, "method.transition_lr=-1 must be 0 or more."),
+        ({"method.transition_decay": "-1"}, "method.transition_decay=-1 must be 0 or more."),
+        ({"method.transition_decay": "much"}, "method.transition_decay='much' must be none or a number"),
+        ({"method.transition_decay": "nan"}, "method.transition_decay=nan must be 0 or more."),
+        ({"method.base": "1.5"}, "method.base=1.5 must lie in [0, 1]."),
+        ({"method": "fixmatch", "method.threshold": "95"}, "method.threshold=95 must lie in [0, 1]."),
+        ({"method": "uda", "method.temperature": "0"}, "method.temperature=0 must be above 0."),
+        ({"method": "mixmatch", "method.alpha": "0"}, "method.alpha=0 must be above 0."),
+        ({"method": "dash", "method.period": "0"}, "method.period=0 must be above 0."),
+        ({"method": "softmatch", "method.momentum": "2"}, "method.momentum=2 must lie in [0, 1]."),
+        ({"method": "pi_model", "method.ramp": "-1"}, "method.ramp=-1 must be 0 or more."),
         ({"method.bse": "1"}, "method.bse is not an option of instant; did you mean 'base'?"),
         ({"backbone.width": "wide"}, "mlp cannot be built with backbone.width=wide: "),
         ({"device": "meta"}, "device='meta' is not known; use auto, cpu, cuda or cuda:N."),
@@ -129,6 +139,13 @@ def test_what_a_program_cannot_be_built_from(settings: dict[str, str], sentence:
     with pytest.raises(InputError) as error:
         build_program(recipe.override(settings), split)
     assert str(error.value).startswith(sentence)
+
+
+def test_a_whole_number_for_the_rate_of_a_methods_own_parameters_is_a_float_on_the_device() -> None:
+    """The fused kernel of a GPU reads float32; on a CPU it would go unnoticed."""
+    recipe, split = points()
+    program = build_program(recipe.override({"method.transition_lr": "1"}), split)
+    assert program.optimizers[1].param_groups[0]["lr"].dtype == torch.float32
 
 
 def plain(problem: Problem, *, threshold: float = 0.5) -> Match:
@@ -209,6 +226,12 @@ def test_on_a_terminal_there_is_a_bar() -> None:
     assert "a title" in screen.getvalue()
     assert "24/24" in screen.getvalue()
     assert f"accuracy {100 * summary['accuracy_last']:.1f} %" in screen.getvalue()
+
+
+def test_in_a_log_a_note_is_one_line() -> None:
+    log, note = io.StringIO(), "a warning of more words than a narrow console has room for"
+    ProgressBar("a title", Console(file=log, width=20)).note(note)
+    assert log.getvalue() == note + "\n"
 
 
 def test_what_is_shown_of_a_record() -> None:

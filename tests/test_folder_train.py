@@ -159,6 +159,8 @@ def test_problems_are_listed_also_where_the_run_stops(capsys: Capture) -> None:
         (["digits", "--labels", "labels.csv"], "--labels goes with files of your own"),
         (["digits", "side=32"], "side=32 is for images of your own"),
         (["x.npy", "--labels", "y.npy", "side=32"], "side=32 is for image files"),
+        (["x.npy", "--labels", "y.npy", "mirror=true"], "mirror= is for images, and x.npy has vectors; leave it out."),
+        (["photos", "--labels", "labels.csv", "noise=0.3"], "noise= is for vectors, and photos has images;"),
         (["--resume", "run", "--labels", "labels.csv", "--force"], "--resume takes everything"),
     ],
 )

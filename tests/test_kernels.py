@@ -95,6 +95,15 @@ def test_the_narrow_convolution(images: int, channels: int, outputs: int, skip: 
 
 
 @here
+def test_the_variance_of_a_constant_channel_is_never_below_zero() -> None:
+    """Mean square less squared mean: of 1,000 rounded sums some come out too small, and a root of that is no number."""
+    weight = torch.eye(32, device=DEVICE).view(32, 32, 1, 1) * F.pad(torch.ones(1, 1, device=DEVICE), (1, 1, 1, 1))
+    x = torch.linspace(100, 1000, 32, device=DEVICE).view(1, 32, 1, 1).expand(5, 32, 16, 16)
+    _, (_, variance) = narrow.convolve(x, narrow.widened(weight), None)
+    assert float(variance.min()) >= 0
+
+
+@here
 @pytest.mark.parametrize(("images", "channels", "outputs"), [(6, 32, 32), (5, 16, 32), (3, 4, 16)])
 def test_the_narrow_weight_gradient(images: int, channels: int, outputs: int) -> None:
     x, grad = tensor(images, channels, 16, 16), tensor(images, outputs, 16, 16)

@@ -90,9 +90,24 @@ def test_resume_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
     (run.path / CHECKPOINT).unlink()  # as after a kill before the first one; the curves have two lines already
     assert len(run.history()) == 2
     (run.path / "checkpoint" / ".state.safetensors.0123.tmp").write_bytes(b"what a kill in the midst of writing leaves")
+    (run.path / ".problems.csv.4567.tmp").write_bytes(b"another one")
     fit(recipe, split, run=run, resume=True)
     assert_same_run(run, straight)
     assert contents(run.path).keys() == contents(straight.path).keys()
+
+
+def test_resuming_does_not_need_the_pretrained_weights(tmp_path: Path) -> None:
+    """They are in the checkpoint, and what training made of them."""
+    other, straight, run = (Run(tmp_path / name) for name in ("other", "straight", "run"))
+    fit(*points(seed="1"), run=other)
+    weights = other.path / "model.safetensors"
+    recipe, split = points(pretrained=str(weights))
+    fit(recipe, split, run=straight)
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(8)])
+    weights.unlink()
+    fit(recipe, split, run=run, resume=True)
+    assert_same_run(run, straight)
 
 
 def test_a_cut_last_line_is_left_out_and_written_again(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 from instant.backbones import build
 from instant.backbones.rows import NormAct, Rows, convolve
 from instant.backbones.wrn import WideResNet
+from instant.errors import InputError
 from instant.learner import Learner
 from instant.testing import make_learner, make_views
 
@@ -86,6 +87,11 @@ def test_running_statistics_move_as_torch_moves_them() -> None:
         torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=1e-5, atol=1e-5)
     ours.eval(), theirs.eval()
     torch.testing.assert_close(ours(Rows.of(x)).first, F.leaky_relu(theirs(x), 0.1), rtol=1e-5, atol=1e-5)
+
+
+def test_one_pixel_has_no_statistics() -> None:
+    with pytest.raises(InputError, match="batch=1 leaves one pixel a channel"):
+        NormAct(3, momentum=0.1)(Rows.of(torch.randn(1, 3, 1, 1)))
 
 
 def test_still_rows_like_the_learning_ones_give_the_ordinary_gradient() -> None:

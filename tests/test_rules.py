@@ -141,6 +141,8 @@ def test_softmatch_weights_by_a_truncated_gaussian() -> None:
     torch.testing.assert_close(weight, torch.tensor([1.0, math.exp(-0.01 / 0.27)]))
     torch.testing.assert_close(threshold, torch.tensor([0.6, 0.6]))
     assert float(state["var"]) == pytest.approx(0.54)
+    # One row has no variance of its own: 0, where the unbiased one would be no number. var = .5 * 1
+    assert float(rule(seen([[0.9, 0.1]]))[1]["var"]) == 0.5
 
 
 PROBS, INFLOW = [[0.7, 0.2, 0.1], [0.3, 0.6, 0.1]], [[0.9, 0.1, 0.3], [0.2, 0.8, 0.0]]

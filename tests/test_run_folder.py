@@ -41,13 +41,16 @@ def test_a_finished_run_is_replaced_only_by_force_and_only_by_a_good_recipe(
 
 def test_files_that_are_not_ours_are_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"somebody's work")
-    (tmp_path / "notes.txt").write_bytes(b"kept in any case")
+    for name in ("notes.txt", ".draft.tmp", "below/.draft.tmp"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"kept in any case")
     words = ["train", "digits", "steps=1", "batch=8", "ratio=2", "--out", str(tmp_path)]
     assert main(words) == 2
     assert "already holds files of the names a run uses (model.safetensors)" in capsys.readouterr().err
     assert contents(tmp_path)["model.safetensors"] == b"somebody's work"
     assert main([*words, "--force"]) == 0
-    assert contents(tmp_path)["notes.txt"] == b"kept in any case"
+    for name in ("notes.txt", ".draft.tmp", "below/.draft.tmp"):
+        assert (tmp_path / name).read_bytes() == b"kept in any case"
 
 
 @pytest.mark.parametrize("removed", range(len(FILES) + 1))

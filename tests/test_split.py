@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,6 +120,10 @@ def test_samples_of_unknown_class_are_never_chosen_but_are_in_the_pool() -> None
         ({"labels": 9}, "labels=9 is fewer than one a class: there are 10 classes, ask for at least 10."),
         ({"labels": 0}, "labels=0 is fewer than one a class: there are 10 classes, ask for at least 10."),
         ({"labels": -5}, "labels=-5 is fewer than one a class: there are 10 classes, ask for at least 10."),
+        ({"labels": "40"}, "labels='40' must be a whole number."),
+        ({"labels": 40.0}, "labels=40.0 must be a whole number."),
+        ({"labels": 40, "seed": -1}, "seed=-1 must be 0 or more."),
+        ({"labels": 40, "seed": 0.5}, "seed=0.5 must be a whole number."),
         (
             {"labels": 45},
             "labels=45 is not divisible by the 10 classes; the split takes equally many a class. Ask for 40 or 50.",
@@ -144,7 +149,7 @@ def test_samples_of_unknown_class_are_never_chosen_but_are_in_the_pool() -> None
         ),
     ],
 )
-def test_the_sentence(asked: dict[str, int], sentence: str) -> None:
+def test_the_sentence(asked: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError) as error:
         make_split(DIGITS, **asked)
     assert str(error.value) == sentence

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from instant.config import Recipe
+from instant.config import Recipe, refuse_ignored
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import OWN, read_own
 from instant.data.folder.survey import Survey
@@ -59,6 +59,7 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
         return side
 
     source = read_own(path, label_file, side_for, problems)
+    refuse_ignored(settings, str(path), images=source.train.is_images)
     recipe, choices = choose(source, method=method, gpu=gpu, fewer="labels" in settings)
     if "backbone" in settings:  # options were chosen for another
         recipe = dataclasses.replace(recipe, backbone_options={})

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from instant.engine.optim import Optim
@@ -118,6 +119,14 @@ class Recipe:
         # All at once: settings are checked together, whatever their order
         return dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
 
+    def located(self) -> Recipe:
+        """With whole paths: they are saved with the run, which may be looked at from another folder."""
+
+        def whole(path: str | None) -> str | None:
+            return None if path is None else str(Path(path).expanduser().resolve())
+
+        return dataclasses.replace(self, data=whole(self.data), pretrained=whole(self.pretrained))
+
     def suited(self, options: Collection[str]) -> Recipe:
         """For a method that takes these options: without those that were suggested for another and that it lacks."""
         kept = {
@@ -126,6 +135,14 @@ class Recipe:
             if name in options or (name, value) not in self.suggested.items()
         }
         return dataclasses.replace(self, method_options=kept)
+
+
+def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> None:
+    """Settings of the views of vectors do nothing to images, and the other way round."""
+    for key in ("noise", "neighbours") if images else ("shift", "operations", "mirror"):
+        if key in settings:
+            here, there = ("images", "vectors") if images else ("vectors", "images")
+            raise InputError(f"{key}= is for {there}, and {source} has {here}; leave it out.")
 
 
 def keys() -> list[str]:
@@ -166,7 +183,7 @@ def _parse(kind: Any, text: str, key: str) -> Any:
     origin = typing.get_origin(kind)
     if origin is types.UnionType:
         inner = next(part for part in typing.get_args(kind) if part is not type(None))
-        if text.strip().lower() in ("none", "null") or (inner is int and text == "all"):
+        if text.strip().lower() in ("none", "null") or (inner is int and text.strip().lower() == "all"):
             return None
         return _parse(inner, text, key)
     if origin is Literal:

@@ -18,9 +18,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
     >>> nearest("fixmach", ["fixmatch", "uda"])
     "did you mean 'fixmatch'?"
+    >>> nearest("UDA", ["fixmatch", "uda"])
+    "did you mean 'uda'?"
     >>> nearest("zzz", ["fixmatch", "uda"])
     'choose one of: fixmatch, uda'
     """
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"choose one of: {', '.join(names)}"
+    spelt = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(word.lower(), spelt, n=1, cutoff=0.6)
+    return f"did you mean {spelt[close[0]]!r}?" if close else f"choose one of: {', '.join(names)}"

@@ -9,6 +9,9 @@ from instant.algorithms import METHODS
 from instant.errors import InputError, nearest
 from instant.types import Method, MethodFunction, Problem
 
+SHARES = ("threshold", "base", "momentum", "confident", "confident_from")
+POSITIVE = ("temperature", "alpha", "sigmas", "gamma", "period", "xi")
+
 
 def find_method(name: str | MethodFunction) -> MethodFunction:
     """The function called `name`, ours or anybody's as `package.module:function`; a function is itself."""
@@ -23,15 +26,24 @@ def find_method(name: str | MethodFunction) -> MethodFunction:
         return METHODS[name]
     module, _, attribute = name.partition(":")
     try:
+        if not module or module.startswith("."):
+            raise ImportError("it names no module")
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise InputError(
             f"method={name!r} cannot be imported ({error}); expected package.module:function with the module "
             "on PYTHONPATH"
         ) from error
-    if not callable(found):
+    if not callable(found) or not _takes_something(found):
         raise InputError(f"method={name!r} is a {type(found).__name__}, expected a function(problem, **options)")
     return found
+
+
+def _takes_something(function: MethodFunction) -> bool:
+    try:
+        return len(inspect.signature(function).parameters) > 0
+    except ValueError:  # some functions written in C do not say
+        return False
 
 
 def method_options(name: str | MethodFunction) -> dict[str, object]:
@@ -53,9 +65,12 @@ def build_method(name: str | MethodFunction, problem: Problem, **options: object
     """The method called `name`, sized for a problem; an unknown option names the nearest valid one."""
     known = method_options(name)
     shown = name if isinstance(name, str) else getattr(name, "__name__", "the method")
-    for option in options:
+    ours = find_method(name) in METHODS.values()
+    for option, value in options.items():
         if option in known:
-            _check_kind(option, options[option], known[option])
+            _check_kind(option, value, known[option])
+            if ours:
+                _check_range(option, value)
         elif not takes_any_option(name):
             hint = nearest(option, known) if known else "it has none"
             raise InputError(f"method.{option} is not an option of {shown}; {hint}")
@@ -63,6 +78,18 @@ def build_method(name: str | MethodFunction, problem: Problem, **options: object
     if not isinstance(method, Method):
         raise InputError(f"method={shown} returned a {type(method).__name__}, expected an instant.types.Method")
     return method
+
+
+def _check_range(option: str, value: object) -> None:
+    """The numbers that our methods take are never below 0, and some are bound further."""
+    if not isinstance(value, int | float):
+        return
+    if option in SHARES and not 0 <= value <= 1:
+        raise InputError(f"method.{option}={value} must lie in [0, 1].")
+    if option in POSITIVE and not value > 0:
+        raise InputError(f"method.{option}={value} must be above 0.")
+    if not value >= 0:  # in this form it holds for NaN too
+        raise InputError(f"method.{option}={value} must be 0 or more.")
 
 
 def _check_kind(option: str, value: object, default: object) -> None:

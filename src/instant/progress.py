@@ -84,7 +84,7 @@ class ProgressBar(Callback):
         self._bar.update(self._task, total=recipe.steps, completed=step)
 
     def note(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False)
+        self.console.print(text, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)
 
     def step(self, step: int) -> None:
         self._bar.update(self._task, completed=step)

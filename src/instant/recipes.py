@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from instant.config import Recipe
+from instant.config import Recipe, refuse_ignored
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 from instant.methods import method_options
@@ -216,8 +216,9 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
         raise InputError(f"recipe={name} is for {recipe.source}, not for {source}; {nearest(source, RECIPES)}")
     for key in ("side", "mirror"):
         if key in settings:
-            raise InputError(f"{key}={settings[key]} is for images of your own; {source} has its own.")
-    recipe = recipe.override(settings)
+            raise InputError(f"{key}={settings[key]} is for images of your own; that of {source} is fixed.")
+    refuse_ignored(settings, source, images=True)
+    recipe = recipe.override(settings).located()
     if name.startswith("pretrained_") and "pretrained" not in settings:
         raise InputError(
             f"recipe={name} starts from pretrained weights: add pretrained=FILE (timm-style names, .safetensors or a "

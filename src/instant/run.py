@@ -37,6 +37,7 @@ from instant.errors import InputError
 
 FORMAT = 1
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
+PROBLEMS = Path("problems.csv")
 # In the order of removal: a folder left half emptied is first an unfinished run, then none
 FILES = (
     Path("summary.json"), Path("recipe.json"), Path("audit.json"), Path("report.html"), CHECKPOINT,
@@ -79,7 +80,7 @@ class Run:
                 f"--resume takes {fixed[0]} from the run folder; only {', '.join(ELSEWHERE)} may be given anew, for "
                 "a run that goes on on another machine."
             )
-        recipe = self.recipe().override(settings)
+        recipe = self.recipe().override(settings).located()
         return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels))
 
     def go_on(self, recipe: Recipe, split: Split) -> None:
@@ -120,13 +121,19 @@ class Run:
                 ) from None
             except OSError as error:
                 raise self._unwritable(error) from error
-            for left in self.path.rglob(".*.tmp"):  # of a process that was killed while it wrote
-                left.unlink(missing_ok=True)
+            for name in (*FILES, PROBLEMS):  # of a process that was killed while it wrote; nobody else's
+                for left in (self.path / name).parent.glob(f".{name.name}.*.tmp"):
+                    left.unlink(missing_ok=True)
             yield
 
     @property
     def resume_command(self) -> str:
-        return f"instant train --resume {shlex.quote(str(self.path))}"
+        return f"instant train --resume {self.quoted}"
+
+    @property
+    def quoted(self) -> str:
+        """The folder as a word of a command."""
+        return shlex.quote(str(self.path))
 
     @property
     def report_path(self) -> Path:
@@ -145,6 +152,10 @@ class Run:
     def finished(self) -> bool:
         return os.path.exists(self.path / "summary.json")
 
+    @property
+    def has_checkpoint(self) -> bool:
+        return os.path.exists(self.path / CHECKPOINT)
+
     def recipe(self) -> Recipe:
         """The recipe of the folder, if this version can read it."""
         header = self._read_formatted("recipe.json")
@@ -160,7 +171,7 @@ class Run:
 
         Not among FILES: a list may be all that is there, and stands in no run's way.
         """
-        path = self.path / "problems.csv"
+        path = self.path / PROBLEMS
         try:
             if not problems:
                 path.unlink(missing_ok=True)
@@ -213,7 +224,7 @@ class Run:
     def load_checkpoint(self) -> tuple[dict[str, Tensor], int, float] | None:
         """Tensors, step and seconds so far; None when no checkpoint was reached."""
         path = self.path / CHECKPOINT
-        if not path.exists():
+        if not self.has_checkpoint:
             return None
         tensors, meta = load_tensors(path)
         if not {"step", "seconds"} <= meta.keys():
@@ -239,6 +250,7 @@ class Run:
         card = self._read_formatted("model.json")
         try:
             shape, classes = tuple(card["shape"]), len(card["classes"])
+            _ = card["mean"], card["std"]  # what its inputs are brought to
             network = build(card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{self.path / 'model.json'} does not describe a network ({error!r}).") from error
@@ -246,7 +258,9 @@ class Run:
         try:
             network.load_state_dict(tensors)
         except RuntimeError as error:
-            raise InputError(f"{self.path}: model.safetensors does not fit model.json ({error})") from error
+            raise InputError(
+                f"{self.path}: model.safetensors does not fit model.json ({str(error)[:200]} ...)"
+            ) from error
         return network.eval(), card
 
     def method_state(self) -> dict[str, Tensor]:
@@ -275,7 +289,7 @@ class Run:
     def _last(self, prefix: str) -> dict[str, Tensor]:
         self.summary()  # or a sentence: the run is not finished
         path = self.path / CHECKPOINT
-        if not path.exists():
+        if not self.has_checkpoint:
             raise InputError(
                 f"{path} is not there: it holds the thresholds the run ended with. Put it back, or train again."
             )

@@ -114,7 +114,7 @@ if triton is not None:
         twice = tl.sum(tl.load(place + C, mask=program < programs, other=0.0), 0)
         if MOMENTS:
             once = once / rows
-            twice = twice / rows - once * once
+            twice = tl.maximum(twice / rows - once * once, 0.0)  # of a constant channel, rounding may leave less
         if SHIFTED:
             once += tl.load(start + channel).to(tl.float32)
         tl.store(out + pair + channel, once)

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instant.backbones import kernels, narrow
+from instant.errors import InputError
 
 
 class Rows(NamedTuple):
@@ -175,8 +176,11 @@ class NormAct(nn.BatchNorm2d):
             assert rows.first.shape == rows.whole.shape, "without batch statistics rows are independent"
             y = F.leaky_relu(super().forward(rows.first), self.slope)
             return Rows(y, y.detach())
+        count = rows.whole.numel() // self.num_features
+        if count < 2:
+            raise InputError("batch=1 leaves one pixel a channel, of which there are no statistics; raise batch.")
         moments = _moments(rows, self.weight.dtype)
-        self._follow(moments[0], moments[1], rows.whole.numel() // self.num_features)
+        self._follow(moments[0], moments[1], count)
         return Rows(*_NormAct.apply(rows.first, rows.whole, moments, self.weight, self.bias, self.eps, self.slope))
 
     @torch.no_grad()

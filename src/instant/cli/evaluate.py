@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from instant.cli.shared import AsJson, RunFolder, console
+from instant.cli.shared import AsJson, RunFolder, console, say
 
 
 def evaluate(
@@ -25,9 +25,8 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(result))
         return
-    table = Table(
-        title=f"{escape(str(run))}: {100 * result['accuracy']:.2f} % of {result['samples']} {result['part']} samples"
-    )
+    say(f"{run}: {100 * result['accuracy']:.2f} % of {result['samples']} {result['part']} samples")
+    table = Table()
     table.add_column("class")
     table.add_column("accuracy", justify="right")
     for name, value in result["per_class"].items():

@@ -79,7 +79,8 @@ def train(
     except Interrupted:
         raise
     except Exception as error:  # whatever it is, the run is finished and kept
-        complain(f"the run is kept, but its report is not written ({error}); try again with: instant report {run}")
+        again = f"instant report {run.quoted}"
+        complain(f"the run is kept, but its report is not written ({error}); try again with: {again}")
 
 
 class Job(NamedTuple):
@@ -98,7 +99,7 @@ def _resumed(folder: Path, settings: dict[str, str], labels: Path | None) -> Job
     run = Run(folder)
     recipe = run.moved(settings, labels)
     if run.finished:
-        raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run}")
+        raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run.quoted}")
     return Job(run, recipe, source_for(recipe))
 
 

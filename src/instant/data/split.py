@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -96,6 +97,9 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
             "more. Label a few samples of each class."
         )
     known = [np.flatnonzero(source.targets == k) for k in range(classes)]
+    seed = _whole("seed", seed)
+    if seed < 0:
+        raise InputError(f"seed={seed} must be 0 or more.")
     rng = np.random.default_rng([seed, 0x5EED])
     shuffled = [rng.permutation(members) for members in known]
     held = _per_class("validation", validation, classes)
@@ -141,7 +145,15 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
     )
 
 
+def _whole(setting: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"{setting}={value!r} must be a whole number.") from None
+
+
 def _per_class(setting: str, total: int, classes: int) -> int:
+    total = _whole(setting, total)
     if total < 0 or (setting == "labels" and total < classes):
         raise InputError(
             f"{setting}={total} is fewer than one a class: there are {classes} classes, ask for at least {classes}."

@@ -117,7 +117,7 @@ def build_program(
     optimizers = [build_optimizer(learner.model, recipe.optim)]
     own = list(built.parameters())
     if own:
-        rate = torch.tensor(built.own_lr, device=device)
+        rate = torch.tensor(float(built.own_lr), device=device)
         optimizers.append(torch.optim.SGD(own, lr=rate, momentum=0.9, weight_decay=built.own_decay, fused=True))
     optim = recipe.optim
 
@@ -157,7 +157,7 @@ def why_streamed(memory: float | None, split: Split, device: torch.device) -> st
 def _network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Backbone:
     try:
         return build(recipe.backbone, shape=shape, classes=outputs, **recipe.backbone_options)
-    except TypeError as error:
+    except (TypeError, RuntimeError) as error:  # RuntimeError: more than memory holds
         given = ", ".join(f"backbone.{name}={value}" for name, value in recipe.backbone_options.items())
         raise InputError(f"{recipe.backbone} cannot be built with {given}: {error}") from error
 

@@ -53,7 +53,7 @@ def evaluate_run(run: Run, source: Source, *, device: str = "auto") -> dict[str,
         if not split["validation"]:
             raise InputError(
                 f"{source.name} has no test samples with a known class, and {run} held no labels out for validation; "
-                f"there is nothing to evaluate it on. See what its labels are worth with: instant certify {run}"
+                f"there is nothing to evaluate it on. See what its labels are worth with: instant certify {run.quoted}"
             )
         if max(split["validation"]) >= len(source.train):
             raise InputError(f"the data of {run} has changed: fewer samples than it was trained on. Put them back.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -67,7 +67,9 @@ def fit(
     `weights` are a network's to start from, instead of fresh ones.
     """
     recipe = suited(recipe, method)  # what the run folder keeps is what was trained
-    program = build_program(recipe, split, policies=policies, method=method)
+    resumed = run is not None and resume and run.has_checkpoint
+    fresh = replace(recipe, pretrained=None) if resumed else recipe  # the checkpoint has what the weights became
+    program = build_program(fresh, split, policies=policies, method=method)
     if weights is not None:
         for network in filter(None, (program.learner.model, program.learner.teacher)):
             network.load_state_dict(weights)

@@ -28,7 +28,7 @@ class TruncatedGaussian(Rule):
     def forward(self, seen: Evidence) -> tuple[Selection, State]:
         confidence = seen.probs.amax(1)
         mu = self.mu.lerp(confidence.mean(), 1 - self.momentum)
-        var = self.var.lerp(confidence.var(), 1 - self.momentum)
+        var = self.var.lerp(confidence.var(correction=min(1, len(confidence) - 1)), 1 - self.momentum)
         short = (confidence - mu).clamp_max(0)
         weight = torch.exp(-short.square() / (2 * var.clamp_min(1e-12) / self.sigmas**2))
         return Selection(weight, mu.expand_as(weight)), {"mu": mu, "var": var}

@@ -167,7 +167,7 @@ def _vector_statistics(vectors: np.ndarray) -> tuple[tuple[float, ...], tuple[fl
     std = np.sqrt(sum(np.square(part - mean).sum(axis=0) for part in blocks(vectors)) / len(vectors))
     if _share_a_unit(vectors):
         std = np.full_like(std, np.sqrt(np.square(std[std > 0]).mean()))
-    return tuple(mean.tolist()), tuple(np.where(std == 0, 1.0, std).tolist())
+    return tuple(mean.tolist()), tuple(np.where(std < np.finfo(np.float32).tiny, 1.0, std).tolist())
 
 
 def _share_a_unit(vectors: np.ndarray) -> bool:
