@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -27,8 +26,6 @@ from instant.algorithms import METHODS
 from instant.backbones.base import DropPath
 from instant.cli import main
 from instant.data.feed import METHOD, SECOND, WEAK
-from instant.data.sources import arrays
-from instant.data.split import make_split
 from instant.engine.build import build_program, split_for
 from instant.engine.fit import Trained, fit
 from instant.engine.step import keep_compiled
