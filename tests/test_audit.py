@@ -57,10 +57,11 @@ def fill(run: Run, path: Path, *, wrong: int = 0) -> Path:
     return path
 
 
-def test_files_are_drawn_by_their_names(run: Run, split: Split) -> None:
-    files = tuple(f"{i}.png" for i in range(len(split.train)))
-    by_number = draw_sample(run, split, 5).drawn
-    assert draw_sample(run, dataclasses.replace(split, files=files), 5).drawn == [f"{i}.png" for i in by_number]
+def test_files_are_drawn_by_their_names(run: Run, split: Split, tmp_path: Path) -> None:
+    named = dataclasses.replace(split, files=tuple(f"{i}.png" for i in range(len(split.train))))
+    of_files = Run(tmp_path / "named")
+    fit(accepting()[0], named, run=of_files)
+    assert draw_sample(of_files, named, 5).drawn == [f"{i}.png" for i in draw_sample(run, split, 5).drawn]
 
 
 def test_the_sample_is_of_accepted_samples_nobody_labelled(run: Run, split: Split) -> None:

@@ -42,7 +42,7 @@ def test_nobody_is_accepted() -> None:
     assert kinds(from_records(records, RECIPE)) == ["none"]
     sentence = from_records(records, RECIPE)[0].sentence
     assert "Almost no unlabelled sample is accepted: 0.1 % at step 100" in sentence
-    assert "Lower method.base (now 0.9)" in sentence
+    assert "Lower method.base (now 0.95)" in sentence
     assert from_records(records[:3], RECIPE) == []  # 0.3 is among the last three
     early = [record(step, 0.0) for step in (5, 10, 15)]  # before a quarter of the steps: every run starts so
     assert from_records(early, RECIPE) == []
@@ -51,7 +51,7 @@ def test_nobody_is_accepted() -> None:
 def test_everybody_is_accepted() -> None:
     records = [record(step, 0.999, right=0.7) for step in (60, 80, 100)]
     assert kinds(from_records(records, RECIPE)) == ["all"]
-    assert "Raise method.base (now 0.9)" in from_records(records, RECIPE)[0].sentence
+    assert "Raise method.base (now 0.95)" in from_records(records, RECIPE)[0].sentence
     assert kinds(from_records([record(step, 0.999) for step in (60, 80, 100)], RECIPE)) == ["all"]  # truth not known
     assert from_records([record(step, 0.999, right=0.99) for step in (60, 80, 100)], RECIPE) == []  # all, and rightly
     assert from_records([record(step, 0.99) for step in (60, 80, 100)], RECIPE) == []
