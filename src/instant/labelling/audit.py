@@ -8,7 +8,6 @@ assumes is checked where it can be.
 from __future__ import annotations
 
 import hashlib
-import shlex
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -100,7 +99,7 @@ def draw_sample(
     if not len(rows):
         raise InputError(
             f"{run} accepts no sample that nobody labelled, so there is nothing to certify; its report says why "
-            f"(instant report {shlex.quote(str(run))})."
+            f"(instant report {run.quoted})."
         )
     if not 1 <= count <= len(rows):
         raise InputError(f"--draw {count}: expected from 1 to {len(rows)}, the accepted samples of {run}.")
@@ -133,7 +132,7 @@ def certify_run(
     if audit is None:
         raise InputError(
             f"no sample was drawn from {run}; a certificate needs a random one. Draw it first: "
-            f"instant certify {shlex.quote(str(run))} --draw 59 --out todo.csv"
+            f"instant certify {run.quoted} --draw 59 --out todo.csv"
         )
     record = run.split_record()
     given = read_sheet(path, audit.drawn, record["classes"])
