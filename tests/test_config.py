@@ -136,6 +136,12 @@ def test_settings_are_checked_together_in_any_order() -> None:
         ("ratio", "0", "ratio=0 must be at least 1 and below 2^31."),
         ("ema", "1", "ema=1.0 must lie in [0, 1); 0 means no averaging."),
         ("ema", "nan", "ema=nan must lie in [0, 1); 0 means no averaging."),
+        (
+            "strong_labels",
+            "1",
+            "strong_labels=1.0 must be at least 0 and below 1: it is the share of labelled rows in strong views, and "
+            "thresholds are relative to the others.",
+        ),
         ("clip", "nan", "clip=nan must be 0 or more."),
         ("memory", "nan", "memory=nan must be 0 or more MiB, or none for half of what is free."),
         ("validation", "-10", "validation=-10 must be 0 or more."),

@@ -153,6 +153,11 @@ def test_some_labelled_rows_are_in_strong_views_and_nothing_else_changes() -> No
         assert shown(two.x_l).tolist() == (shown(one.x_l) + torch.tensor([0, 0, 128, 128])).tolist()
 
 
+def test_one_labelled_row_stays_weak_for_the_thresholds() -> None:
+    views = at(make_feed(numbered(), strong_labels=0.99), 0)
+    assert (len(views.y_l), len(views.y_weak)) == (4, 1)
+
+
 def test_a_batch_may_be_larger_than_the_labelled_set() -> None:
     views = at(make_feed(numbered(), batch=20), 0)
     assert torch.bincount(shown(views.x_l)).max() <= 4  # 20 draws of 6: three whole epochs and a part
