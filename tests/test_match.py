@@ -214,6 +214,16 @@ def test_strong_labelled_rows_are_learnt_and_move_nothing_else(method: str) -> N
     assert float((hard.loss - plain.loss).detach()) == pytest.approx((SUPERVISED - LOG(0.5)) / 2 - SUPERVISED)
 
 
+def test_no_strong_labelled_row_is_asked_for_its_T() -> None:
+    method = build_method("instant", problem())
+    asked: list[tuple[torch.Tensor, ...]] = []
+    method.transitions.estimator.register_forward_pre_hook(lambda module, given: asked.append(given))
+    given = views([[0.6, 0.4], [0.5, 0.5]], [0, 1], [[0.9, 0.1]], [[0.7, 0.3]], strong_l=1)
+    run(method, given)
+    for rows in asked[0]:  # features and inputs, which are the same here
+        torch.testing.assert_close(rows, torch.cat([given.x_l[:1], given.x_w]))
+
+
 def test_freematch_adds_fairness() -> None:
     given = views([[0.6, 0.4]], [0], [[0.96, 0.04], [0.1, 0.9]], [[0.7, 0.3], [0.2, 0.8]])
     method = build_method("freematch", problem())
