@@ -32,9 +32,11 @@ METHODS = {  # what is compared: a name, and the settings it stands for
     "instant": ("method=instant",),
     "adamatch": ("method=adamatch",),
     "self_adaptive": ("method=instant", "method.kappa=self_adaptive"),
+    "free": ("method=instant", "method.kappa=self_adaptive", "method.base=1", "method.align=false"),
     "identity": ("method=instant", "method.transition=identity"),
     "fixmatch": ("method=fixmatch",),
     "freematch": ("method=freematch",),
+    "flexmatch": ("method=flexmatch",),
     "released": ("method=instant_released",),
 }
 PANELS = {
@@ -189,7 +191,8 @@ def draw(options: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
 
     rows = _rows(options.csv)
-    colours = dict(zip(METHODS, ("#c0392b", "#2980b9", "#d35ea8", "#e67e22", "#7f8c8d", "#27ae60", "#8e44ad")))
+    palette = "#c0392b #2980b9 #d35ea8 #16a085 #e67e22 #7f8c8d #27ae60 #34495e #8e44ad"
+    colours = dict(zip(METHODS, palette.split(), strict=True))
     figure, axes = plt.subplots(1, len(PANELS), figsize=(13, 3.4), layout="constrained")
     for axis, (column, title) in zip(axes, PANELS.items()):
         for job in JOBS:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from instant.learner import commit
 from instant.rules import (
@@ -152,6 +153,18 @@ MARGINS = [0.23, 0.30]
 
 def test_instance_margin_by_hand() -> None:
     torch.testing.assert_close(instance_margin(torch.tensor(PROBS), torch.tensor(INFLOW)), torch.tensor(MARGINS))
+
+
+def test_whatever_t_is_the_margin_is_at_most_twice_what_the_first_class_leaves() -> None:
+    """So no T refuses a sample above (kappa + 2) / 3: docs/cifar10.md rests on it."""
+    generator = torch.Generator().manual_seed(0)
+    probs = F.softmax(6 * torch.randn(2000, 5, generator=generator), dim=1)
+    for inflow in (torch.rand(2000, 5, generator=generator), torch.ones(2000, 5), torch.zeros(2000, 5)):
+        margin = instance_margin(probs, inflow)
+        assert (margin >= -1e-6).all()
+        assert (margin <= 2 * (1 - probs.amax(1)) + 1e-6).all()
+    two = torch.tensor([[0.9, 0.1]])
+    torch.testing.assert_close(instance_margin(two, torch.ones(1, 2)), torch.tensor([0.2]))  # the bound is reached
 
 
 def test_instance_margin_with_identity_is_the_runner_up() -> None:

@@ -1,0 +1,95 @@
+"""What a transition matrix can change: how many of a run's pseudo-labels are right when the surest come first.
+
+    python benchmarks/order.py RUN ... data=FOLDER
+
+The averaged weights of a run, finished or stopped, call every fifth image of its pool. "Surest" is the confidence, or
+what InstanT compares with kappa, P - m(x), under two T: the identity, and the classifier's own mistakes on these very
+images, counted with the truth, which no estimator can know better. As m(x) is at most 2 (1 - P), no T can refuse a
+sample above (kappa + 2) / 3, nor accept one below kappa; the last lines say how many are in between.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import Tensor
+
+from instant.backbones import build
+from instant.data.feed import Normalise
+from instant.data.split import Split
+from instant.engine.build import source_for, split_for
+from instant.engine.metrics import predict
+from instant.labelling.thresholds import confusion
+from instant.rules import instance_margin
+from instant.run import Run
+
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)
+EVERY = 5
+KAPPA = 0.9
+
+
+def averaged(run: Run, split: Split) -> tuple[torch.nn.Module, int]:
+    """The network that is evaluated, and the step it is from."""
+    recipe = run.recipe()
+    if run.finished:
+        return run.load_model()[0], recipe.steps
+    found = run.load_checkpoint()
+    if found is None:
+        raise SystemExit(f"{run} has no checkpoint yet")
+    tensors, step, _ = found
+    prefix = "learner.teacher." if recipe.ema else "learner.model."
+    network = build(recipe.backbone, shape=split.train.shape, classes=len(split.classes), **recipe.backbone_options)
+    network.load_state_dict(
+        {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    )
+    return network.eval(), step
+
+
+def show(name: str, surest: Tensor, right: Tensor) -> None:
+    order = surest.argsort(descending=True)
+    cells = (f"{100 * right[order[: round(share * len(order))]].mean():6.2f}" for share in SHARES)
+    print(f"  {name:36}", *cells)
+
+
+def main() -> None:
+    folders = [word for word in sys.argv[1:] if "=" not in word]
+    moved = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+    if not folders:
+        raise SystemExit(__doc__)
+    for folder in folders:
+        run = Run(folder)
+        recipe = run.moved(moved) if moved else run.recipe()
+        split = split_for(recipe, source_for(recipe))
+        network, step = averaged(run, split)
+        rows = slice(None, None, EVERY)
+        truth = torch.from_numpy(split.oracle.open_for_metrics()[rows]).long()
+        device = torch.device("cpu")
+        normalise = Normalise(split.mean, split.std, images=split.train.is_images)
+        probs = predict(network, split.train.take(split.pool[rows]), normalise, device=device)
+        confidence, label = probs.max(1)
+        right = (label == truth).double()
+        print(f"{run.path.name}, step {step}: {right.mean():.2%} of {len(truth):,} right; % right among the surest")
+        print(f"  {'':36}", *(f"{share:6.0%}" for share in SHARES))
+        show("confidence P", confidence, right)
+        classes = len(split.classes)
+        for name, matrix in (
+            ("P - m(x), T the identity", torch.eye(classes)),
+            ("P - m(x), T its true mistakes", confusion(label, truth, classes).float()),
+        ):
+            show(name, confidence - instance_margin(probs, matrix.t()[label]), right)
+        mistakes = confusion(label, truth, classes).fill_diagonal_(0).flatten().topk(4)
+        named = (
+            f"{split.classes[place // classes]} as {split.classes[place % classes]} {share:.0%}"
+            for share, place in zip(*(part.tolist() for part in mistakes))
+        )
+        print(f"  most often mistaken: {', '.join(named)}")
+        upper = (KAPPA + 2) / 3
+        for name, part in (("all", right >= 0), ("the wrong", right == 0)):
+            low, high = ((confidence[part] < bar).double().mean() for bar in (KAPPA, upper))
+            between = f"{high - low:.1%} where T decides"
+            print(f"  of {name}: {low:.1%} below {KAPPA}, {between}, {1 - high:.1%} above {upper:.3f}")
+
+
+if __name__ == "__main__":
+    main()
