@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from instant.run import Run
 from instant.testing import check_method, check_rule
 from instant.types import Evidence
 
@@ -74,18 +75,31 @@ def test_the_command_of_the_document_trains(tmp_path: Path) -> None:
     name, _, folder = assignment.partition("=")
     assert (name, command) == ("PYTHONPATH", "instant")
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "instant", *settings, "steps=20", "--out", str(tmp_path / "run")],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "instant", *words],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    own = ["--method", "my_rule:my_method"]
+    run(*settings, "steps=20", "--out", str(tmp_path / "run"))
     summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     assert (summary["method"], summary["steps"]) == ("my_rule:my_method", 20)
     assert 0 < summary["utilisation"] <= 1
     options = json.loads((tmp_path / "run" / "recipe.json").read_text(encoding="utf-8"))["recipe"]["method_options"]
     assert options == {"last": 0.8}
+    said = run("report", str(tmp_path / "run"), *own)
+    assert f"Train one with: instant report {tmp_path / 'run'} {' '.join(own)} --with-baseline" in said
+    (tmp_path / "run" / "summary.json").unlink()
+    told = Run(tmp_path / "run").resume_command.split()
+    assert told == ["instant", "train", "--resume", str(tmp_path / "run"), "method=my_rule:my_method"]
+    run(*told[1:])
+    assert (tmp_path / "run" / "summary.json").exists()

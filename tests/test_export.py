@@ -25,6 +25,7 @@ from instant.errors import InputError
 from instant.export import export_onnx, export_safetensors
 from instant.labelling.decisions import decide
 from instant.labelling.stream import label
+from instant.report.page import write_report
 from instant.run import Run
 
 MADE = {
@@ -154,7 +155,9 @@ def test_without_the_extra_it_is_a_sentence(
     assert 'pip install "instant-ssl[onnx]"' in capsys.readouterr().err
 
 
-def test_a_folder_cannot_make_anything_run(finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_cannot_make_anything_run(
+    finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A recipe may name any function of any module: only a caller who names it too gets it imported."""
     folder = tmp_path / "run"
     shutil.copytree(finished.path, folder)
@@ -167,9 +170,17 @@ def test_a_folder_cannot_make_anything_run(finished: Run, tmp_path: Path, monkey
         lambda: instant.load(folder),
         lambda: export_onnx(Run(folder), tmp_path / "model.onnx"),
         lambda: label(Run(folder), tmp_path / "labels.csv", pool=lambda: small()[1]),
+        lambda: decide(Run(folder), small()[1]),
+        lambda: write_report(Run(folder), small()[1]),
     ):
         with pytest.raises(InputError, match="trap:spring, which is code"):
             attempt()
+    assert main(["report", str(folder)]) == 2
+    assert "trap:spring, which is code" in capsys.readouterr().err
+    unfinished = shutil.copytree(folder, tmp_path / "unfinished")
+    (unfinished / "summary.json").unlink()
+    assert main(["train", "--resume", str(unfinished)]) == 2
+    assert "name it yourself with method=trap:spring" in capsys.readouterr().err
     words = ["label", str(folder), "--out", str(tmp_path / "labels.csv"), "--method", "instant"]
     assert main(words) == 0  # what the caller names is what is run
     assert len(instant.load(folder, method="instant").predict(small()[1].test.samples[:3])) == 3

@@ -20,7 +20,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from instant.data.folder.problems import Flaw, write_problems
 from instant.data.split import Split
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
+from instant.types import MethodFunction
 
 FORMAT = 1
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
@@ -128,7 +129,25 @@ class Run:
 
     @property
     def resume_command(self) -> str:
-        return f"instant train --resume {self.quoted}"
+        return f"instant train --resume {self.quoted}{self.naming('method=')}"
+
+    def naming(self, option: str) -> str:
+        """What a command about this run has to say besides: the method, where that is code of one's own."""
+        with suppress(InputError):  # a damaged folder has its own sentence
+            method = self.recipe().method
+            if ":" in method:
+                return f" {option}{shlex.quote(method)}"
+        return ""
+
+    def require_named(self, method: str | MethodFunction | None) -> None:
+        """A method of your own is code: the caller names it, the folder's word for it is not taken."""
+        trained = self.recipe().method
+        if method is None and ":" in trained:
+            raise InputError(
+                f"{self} was trained with a method of its own, {trained}, which is code, and a run folder is not "
+                f"trusted to run any; if you know it, name it yourself with method={trained} (in commands about a "
+                f"finished run --method {trained})."
+            )
 
     @property
     def quoted(self) -> str:

@@ -33,7 +33,6 @@ def certify(
     from instant.engine.build import source_for, split_for
     from instant.labelling.audit import Audit, certify_run, draw_sample
     from instant.labelling.certificate import checks_needed
-    from instant.labelling.judge import require_named
     from instant.labelling.sheet import require_free, write_sheet
     from instant.run import Run
 
@@ -57,7 +56,7 @@ def certify(
     needed = [checks_needed(target, errors, confidence, candidates=candidates * planned) for errors in range(4)]
     if draw is not None and out is not None:
         require_free(out, force=force)
-        require_named(run, method)
+        run.require_named(method)
         split = split_for(dataclasses.replace(recipe, method=method or recipe.method), source_for(recipe))
         audit = draw_sample(run, split, draw, seed=seed, planned=looks, method=method)
         write_sheet(out, audit.drawn, audit.labels, audit.predicted if show else None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from instant.cli.shared import RunFolder, console, say
+from instant.cli.shared import OwnMethod, RunFolder, console, say
 
 if TYPE_CHECKING:
     from instant.config import Recipe
@@ -22,6 +22,7 @@ def report(
     with_baseline: Annotated[
         bool, typer.Option("--with-baseline", help="train on the labels alone first, unless RUN/baseline is there")
     ] = False,
+    method: OwnMethod = None,
 ) -> None:
     """One page that shows a run: accuracy against the baseline, curves, thresholds, T, a gallery, warnings."""
     from instant.engine.build import source_for, split_for
@@ -31,9 +32,10 @@ def report(
     run = Run(folder)
     recipe = run.recipe()
     run.summary()  # or a sentence: the run is not finished
+    run.require_named(method)
     split = split_for(recipe, source_for(recipe))
     check_split(run, split)  # a page, or a baseline, of other data would replace the right one
-    show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out)
+    show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out, method=method)
 
 
 def worth_a_baseline(recipe: Recipe, split: Split) -> bool:
@@ -48,7 +50,13 @@ def worth_a_baseline(recipe: Recipe, split: Split) -> bool:
 
 
 def show_report(
-    run: Run, split: Split, *, with_baseline: bool, out: Path | None = None, told: Collection[str] = ()
+    run: Run,
+    split: Split,
+    *,
+    with_baseline: bool,
+    out: Path | None = None,
+    method: str | None = None,
+    told: Collection[str] = (),
 ) -> None:
     """Write it and say the verdict, and those warnings that were not told during training."""
     from instant.progress import ProgressBar
@@ -58,7 +66,7 @@ def show_report(
     if with_baseline:
         with ProgressBar("baseline", console) as bar:
             train_baseline(run, split, callbacks=[bar])
-    path, facts = write_report(run, split, out)
+    path, facts = write_report(run, split, out, method=method)
     say(facts.accuracy.verdict + (f" Train one with: {facts.baseline_command}" if facts.baseline_command else ""))
     for warning in facts.warnings:
         if warning.kind not in told:

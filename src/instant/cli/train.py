@@ -75,11 +75,11 @@ def train(
         trained = fit(recipe, split, run=run, resume=resume is not None, force=force, callbacks=watching)
     _print_summary(trained.summary, run)
     try:
-        show_report(run, split, with_baseline=baseline, told=watch.told)
+        show_report(run, split, with_baseline=baseline, method=recipe.method, told=watch.told)
     except Interrupted:
         raise
     except Exception as error:  # whatever it is, the run is finished and kept
-        again = f"instant report {run.quoted}"
+        again = f"instant report {run.quoted}{run.naming('--method ')}"
         complain(f"the run is kept, but its report is not written ({error}); try again with: {again}")
 
 
@@ -97,7 +97,11 @@ def _resumed(folder: Path, settings: dict[str, str], labels: Path | None) -> Job
     from instant.run import Run
 
     run = Run(folder)
+    named = settings.pop("method", None)
     recipe = run.moved(settings, labels)
+    run.require_named(named)
+    if named not in (None, recipe.method):
+        raise InputError(f"{run} was begun with method={recipe.method}, not {named}; leave it out, or train anew.")
     if run.finished:
         raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run.quoted}")
     return Job(run, recipe, source_for(recipe))

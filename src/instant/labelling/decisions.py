@@ -45,11 +45,11 @@ def decide(
 ) -> Decisions:
     """Decide about every sample of a store; without one, of the run's own unlabelled pool, which `split` holds.
 
-    Without a `method` it is the recipe's, code of your own included: whoever made the split has run that already.
-    Samples go through the network in batches, and the table is all that grows with their number.
+    `method` names the code of a run of your own method. Samples go through the network in batches, and the table is all
+    that grows with their number.
     """
     check_split(run, split)
-    judge, classes, shape = load_judge(run, method or run.recipe().method)
+    judge, classes, shape = load_judge(run, method)
     require_rule(judge, run)
     if store is not None and store.shape != shape:
         raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")

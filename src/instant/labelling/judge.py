@@ -193,20 +193,10 @@ def reference_of(network: nn.Module, method: Method, split: Split, normalise: No
     return found
 
 
-def require_named(run: Run, method: str | MethodFunction | None) -> None:
-    """A method of your own is code: the caller names it, the folder's word for it is not taken."""
-    trained = run.recipe().method
-    if method is None and ":" in trained:
-        raise InputError(
-            f"{run} was trained with a method of its own, {trained}, which is code, and a run folder is not "
-            "trusted to run any; if you know it, name it yourself with method (--method)."
-        )
-
-
 def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
     """The judge of a finished run on the CPU, its classes and the shape of a sample. Nothing that is read runs code."""
     recipe = run.recipe()
-    require_named(run, method)
+    run.require_named(method)
     method = method or recipe.method
     network, card = run.load_model()
     classes, shape = tuple(card["classes"]), tuple(card["shape"])

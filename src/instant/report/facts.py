@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,8 @@ class Facts:
         known = self.accuracy
         if known.value is None or known.baseline is not None or known.is_baseline:
             return None
-        return f"instant report {shlex.quote(self.run)} --with-baseline"
+        run = Run(self.run)
+        return f"instant report {run.quoted}{run.naming('--method ')} --with-baseline"
 
     @property
     def accepted(self) -> np.ndarray | None:
@@ -89,13 +90,15 @@ class Facts:
         return np.bincount(self.decisions.label[self.decisions.accepted], minlength=len(self.classes))
 
 
-def collect(run: Run, split: Split) -> Facts:
-    """The facts of a finished run; `split` is the run's."""
+def collect(run: Run, split: Split, method: str | None = None) -> Facts:
+    """The facts of a finished run; `split` is the run's, `method` names its code where that is your own."""
+    run.require_named(method)
     summary, recipe, records = run.summary(), run.recipe(), run.history()
+    recipe = dataclasses.replace(recipe, method=method or recipe.method)
     decisions, transition, why = None, None, ""
     try:
-        decisions = decide(run, split)
-        transition = transition_of(run, split)
+        decisions = decide(run, split, method=method)
+        transition = transition_of(run, split, method)
     except InputError as error:  # a method without thresholds, or other samples than the run's: the rest is shown
         why = str(error)
     labelled = np.bincount(split.targets, minlength=len(split.classes))
@@ -134,7 +137,7 @@ def compare(summary: dict[str, Any], baseline: dict[str, Any] | None) -> Accurac
     )
 
 
-def transition_of(run: Run, split: Split) -> np.ndarray | None:
+def transition_of(run: Run, split: Split, method: str | None = None) -> np.ndarray | None:
     """The mean of the estimated T(x) over samples spread evenly over the pool; None where the method has no T."""
-    judge = load_judge(run)[0].to(choose_device("auto"))
+    judge = load_judge(run, method)[0].to(choose_device("auto"))
     return mean_transition(judge, split.train, split.pool[:: -(-len(split.pool) // LOOKED_AT)])
