@@ -126,6 +126,7 @@ def refused(words: list[str], capsys: Capture) -> str:
         ("recipe=digts", "recipe='digts' is not known; did you mean 'digits'?"),
         ("recipe=classic_cifar10", "recipe=classic_cifar10 is for cifar10, not for digits; did you mean 'digits'?"),
         ("pretrained=nowhere.pth", "nowhere.pth"),
+        ("data=~nobody.here/x", "~nobody.here/x: there is no such home folder; name the folder without ~."),
         ("device=banana", "device='banana' is not known; use auto, cpu, cuda or cuda:N."),
         ("device=mps", "device='mps' is not known; use auto, cpu, cuda or cuda:N."),
         ("device=cuda:99", "device=cuda:99: this machine has "),

@@ -7,9 +7,9 @@ import types
 import typing
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
+from instant.data.files import expanded
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 
@@ -123,7 +123,7 @@ class Recipe:
         """With whole paths: they are saved with the run, which may be looked at from another folder."""
 
         def whole(path: str | None) -> str | None:
-            return None if path is None else str(Path(path).expanduser().resolve())
+            return None if path is None else str(expanded(path).resolve())
 
         return dataclasses.replace(self, data=whole(self.data), pretrained=whole(self.pretrained))
 

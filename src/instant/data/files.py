@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
+from instant.errors import InputError
+
 fcntl: ModuleType | None
 try:
     import fcntl
@@ -49,6 +51,14 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """With ~ replaced by the home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:  # nobody is called so, or the machine knows no home of this user
+        raise InputError(f"{path}: there is no such home folder; name the folder without ~.") from error
 
 
 def sync_folder(folder: Path) -> None:

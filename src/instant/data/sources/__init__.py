@@ -6,6 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 
+from instant.data.files import expanded
 from instant.data.source import Source
 from instant.data.sources import cifar, digits, fashion_mnist, stl10
 from instant.data.sources.arrays import arrays
@@ -72,7 +73,7 @@ SOURCES: dict[str, SourceInfo] = {info.name: info for info in _ALL}
 
 def default_root() -> Path:
     """Where data is kept when nobody says: the folder in INSTANT_DATA, else ~/.cache/instant."""
-    return Path(os.environ.get("INSTANT_DATA") or "~/.cache/instant").expanduser()
+    return expanded(os.environ.get("INSTANT_DATA") or "~/.cache/instant")
 
 
 def load(
@@ -93,7 +94,7 @@ def load(
     """
     if name not in SOURCES:
         raise InputError(f"There is no data set {name!r}: {nearest(name, SOURCES)}")
-    root = default_root() if root is None else Path(root).expanduser()
+    root = default_root() if root is None else expanded(root)
     if root.exists() and not root.is_dir():
         raise InputError(f"root: expected a folder, {root} is a file. Name the folder that holds the set.")
     home = root if root.name == name else root / name
