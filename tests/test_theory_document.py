@@ -12,7 +12,7 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "theory.md"
 def test_the_document_prints_what_it_shows() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     names: dict[str, object] = {}
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     said: list[str] = []
