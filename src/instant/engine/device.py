@@ -13,7 +13,8 @@ from instant.errors import InputError
 def describe(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'s' * (threads != 1)}"
 
 
 def choose_device(name: str) -> torch.device:
