@@ -181,6 +181,8 @@ def test_a_folder_cannot_make_anything_run(
     (unfinished / "summary.json").unlink()
     assert main(["train", "--resume", str(unfinished)]) == 2
     assert "name it yourself with method=trap:spring" in capsys.readouterr().err
+    assert main(["train", "--resume", str(unfinished), "method=instant"]) == 2
+    assert "was begun with method=trap:spring, not instant" in capsys.readouterr().err
     words = ["label", str(folder), "--out", str(tmp_path / "labels.csv"), "--method", "instant"]
     assert main(words) == 0  # what the caller names is what is run
     assert len(instant.load(folder, method="instant").predict(small()[1].test.samples[:3])) == 3
