@@ -18,7 +18,9 @@ from instant.engine.fit import Trained, fit
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide
 from instant.match import Match
+from instant.rules import SelfAdaptive
 from instant.run import CHECKPOINT, Run
+from instant.types import Problem
 
 WITHOUT_RULE = {"supervised", "fully_supervised", "vat", "mixmatch"}
 
@@ -189,10 +191,20 @@ def test_what_does_not_fit_is_a_sentence(finished: Run, tmp_path: Path) -> None:
 
 
 def test_a_method_given_as_a_function_is_not_another(tmp_path: Path) -> None:
-    """The recipe names instant, what was trained is FreeMatch: its state does not fit."""
+    """The recipe names instant, what was trained is another: the folder says which, and its state fits no other."""
     recipe, split = points("instant")
-    recipe = dataclasses.replace(recipe, method_options={})
-    run = Run(tmp_path / "run")
-    fit(recipe, split, run=run, method=METHODS["freematch"])
+    ours, own = Run(tmp_path / "ours"), Run(tmp_path / "own")
+    fit(recipe, split, run=ours, method=METHODS["freematch"])
+    assert ours.recipe().method == "freematch"
+    assert len(decide(ours, split).label) == len(split.pool)
     with pytest.raises(InputError, match="does not fit method=instant; was another function trained"):
-        decide(run, split)
+        decide(ours, split, method="instant")
+
+    def mine(problem: Problem) -> Match:
+        return Match(SelfAdaptive(problem.classes))
+
+    fit(recipe, split, run=own, method=mine)
+    assert own.recipe().method.startswith("test_decisions:")
+    with pytest.raises(InputError, match="which is code"):
+        decide(own, split)
+    assert len(decide(own, split, method=mine).label) == len(split.pool)

@@ -165,6 +165,7 @@ def test_a_function_stands_in_for_a_method_that_takes_other_options(tmp_path: Pa
     trained = fit(recipe.override({"method.threshold": "0.25"}), split, run=run, method=plain)
     assert float(trained.learner.method.rule.value) == 0.25
     assert run.recipe().method_options == {"threshold": 0.25}  # what was trained, so that it can be resumed
+    assert trained.summary["method"] == run.recipe().method == "test_engine:plain"
     again = fit(run.recipe(), split, run=run, resume=True, method=plain)
     assert_equal(again.learner.state_dict(), trained.learner.state_dict())
     renamed = recipe.override({"method": "fixmatch"})

@@ -39,6 +39,14 @@ def find_method(name: str | MethodFunction) -> MethodFunction:
     return found
 
 
+def name_of(function: MethodFunction) -> str:
+    """What a run folder calls it: ours by its name, anybody's `package.module:function`, importable or not."""
+    for name, ours in METHODS.items():
+        if function is ours:
+            return name
+    return f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
+
+
 def _takes_something(function: MethodFunction) -> bool:
     try:
         return len(inspect.signature(function).parameters) > 0

@@ -22,6 +22,7 @@ from instant.engine.summary import model_card, summarise
 from instant.errors import InputError
 from instant.labelling.judge import reference_of
 from instant.learner import Learner
+from instant.methods import name_of
 from instant.run import Run
 from instant.types import MethodFunction
 
@@ -67,6 +68,8 @@ def fit(
     `weights` are a network's to start from, instead of fresh ones.
     """
     recipe = suited(recipe, method)  # what the run folder keeps is what was trained
+    if method is not None:
+        recipe = replace(recipe, method=name_of(method))
     resumed = run is not None and resume and run.has_checkpoint
     fresh = replace(recipe, pretrained=None) if resumed else recipe  # the checkpoint has what the weights became
     program = build_program(fresh, split, policies=policies, method=method)

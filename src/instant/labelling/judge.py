@@ -22,7 +22,7 @@ from instant.engine.metrics import predict
 from instant.errors import InputError
 from instant.labelling.thresholds import margin_parts
 from instant.match import Match
-from instant.methods import build_method
+from instant.methods import build_method, name_of
 from instant.rules import Curriculum, Fixed, InstanceDependent, Relative, Rule, SelfAdaptive, TruncatedGaussian
 from instant.run import Run
 from instant.transition import inflow
@@ -218,8 +218,9 @@ def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Ju
     try:
         built.load_state_dict(run.method_state())
     except RuntimeError as error:
+        named = method if isinstance(method, str) else name_of(method)
         raise InputError(
-            f"{run}: its checkpoint does not fit method={recipe.method}; was another function trained? ({error})"
+            f"{run}: its checkpoint does not fit method={named}; was another function trained? ({error})"
         ) from error
     return Judge(network, normalise, built, run.reference(), step=recipe.steps - 1), classes, shape
 
