@@ -139,6 +139,11 @@ def test_labels(y, classes, targets):
     assert source.targets.dtype == np.int64
 
 
+def test_a_class_may_be_called_none_when_the_caller_says_so():
+    found = arrays(VECTORS, ["a", "None", "nan"], classes=["a", "None", "nan"])
+    assert found.targets.tolist() == [0, 1, 2]
+
+
 def test_named_classes():
     assert arrays(VECTORS, [2, 0, -1], classes=["a", "b", "c"]).targets.tolist() == [2, 0, -1]
     assert arrays(VECTORS, ["c", "a", None], classes=["c", "b", "a"]).targets.tolist() == [0, 2, -1]
@@ -194,6 +199,8 @@ RAGGED = [np.zeros((5, 6), np.uint8), np.zeros((5, 6), np.uint8), np.zeros((5, 7
         ({"y": ["a", 1, "b"]}, "y: row 1 is 1, expected a name like the others"),
         ({"y": np.array(["2020"] * 3, "datetime64[Y]")}, "y: expected whole numbers or names, got datetime64"),
         ({"y": [-1, -1, -1]}, "y: no row is labelled"),
+        ({"y": np.array(["a", "b", None]).astype(str)}, "y: 'None' stands among names as text; put '' or None where"),
+        ({"y": np.array(["a", "b", -1])}, "y: '-1' stands among names as text"),
         (
             {"y": ["a", "bee", "c"], "classes": ["a", "bees", "c"]},
             "row 1 is 'bee', which is none .* did you mean 'bees'",

@@ -11,8 +11,7 @@ import torch
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-# What becomes of -1, NaN and None when an array is made text; taken for a class, it would be the largest
-MADE_TEXT = ("-1", "nan", "None", "<NA>")
+from instant.data.sources.labels import MADE_TEXT
 
 
 class Given(NamedTuple):

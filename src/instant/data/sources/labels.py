@@ -10,6 +10,9 @@ import numpy as np
 
 from instant.errors import InputError, nearest
 
+# What becomes of -1, NaN and None when an array is made text; taken for a class, it would be the largest
+MADE_TEXT = ("-1", "nan", "None", "<NA>")
+
 
 class Labels(NamedTuple):
     """One value a row, all whole numbers or all names, and which of them are known."""
@@ -90,6 +93,11 @@ def find_classes(labels: Labels, what: str, names: Sequence[str] | None) -> Clas
     values = np.unique(labels.values[labels.known])
     if not values.size:
         raise InputError(f"{what}: no row is labelled. Label at least one row of each class, or pass classes=.")
+    if labels.are_names and (odd := np.intersect1d(values, MADE_TEXT)).size:
+        raise InputError(
+            f"{what}: {str(odd[0])!r} stands among names as text; put '' or None where a label is not known, or name "
+            "every class in classes=."
+        )
     return Classes(tuple(str(value) for value in values), values)
 
 
