@@ -128,7 +128,6 @@ class NAType:
         (np.array(["b", "a", ""]), ("a", "b"), [1, 0, -1]),
         (np.array([b"b", b"a", b""]), ("a", "b"), [1, 0, -1]),
         (np.array(["b", "a", NAType()], object), ("a", "b"), [1, 0, -1]),
-        (["nan", "a", None], ("a", "nan"), [1, 0, -1]),
     ],
 )
 def test_labels(y, classes, targets):
