@@ -45,9 +45,12 @@ PANELS = {
     "pseudo_label_accuracy": "of these, right",
     "threshold": "mean threshold",
 }
-COLUMNS = ["name", "seed", "step", *PANELS, "transition_diagonal", "seconds", "hardware", "torch", "command"]
+BY_CLASS = "threshold_by_class"  # in the order of the classes
+COLUMNS = [
+    "name", "seed", "step", *PANELS, BY_CLASS, "transition_diagonal", "seconds", "hardware", "torch", "command",
+]  # fmt: skip
 
-TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *COLUMNS[4:]]
+TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[4:] if name != BY_CLASS)]
 
 
 class Job(NamedTuple):
@@ -166,7 +169,14 @@ def gather(options: argparse.Namespace) -> None:
             kept.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
         command = " ".join(["instant", *words(job, "FOLDER", options.settings)])
         rows += [
-            {"name": job.name, "seed": job.seed, **record, **_where(run), "command": command}
+            {
+                "name": job.name,
+                "seed": job.seed,
+                **record,
+                **_where(run),
+                "command": command,
+                BY_CLASS: " ".join(map(str, record.get(BY_CLASS, []))),
+            }
             for record in run.history()
             if "accuracy" in record
         ]
