@@ -4,7 +4,7 @@
 
 The averaged weights of a run, finished or stopped, call every fifth image of its pool. "Surest" is the confidence, or
 what InstanT compares with kappa, P - m(x), under two T: the identity, and the classifier's own mistakes on these very
-images, counted with the truth, which no estimator can know better. As m(x) is at most 2 (1 - P), no T can refuse a
+images, counted with the truth: the best T that is the same for all. As m(x) is at most 2 (1 - P), no T can refuse a
 sample above (kappa + 2) / 3, nor accept one below kappa; the last lines say how many are in between.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,8 +63,9 @@ def main() -> None:
         recipe = run.moved(moved) if moved else run.recipe()
         split = split_for(recipe, source_for(recipe))
         network, step = averaged(run, split)
-        rows = slice(None, None, EVERY)
-        truth = torch.from_numpy(split.oracle.open_for_metrics()[rows]).long()
+        known = split.oracle.open_for_metrics()
+        rows = np.flatnonzero(known >= 0)[::EVERY]
+        truth = torch.from_numpy(known[rows]).long()
         device = torch.device("cpu")
         normalise = Normalise(split.mean, split.std, images=split.train.is_images)
         probs = predict(network, split.train.take(split.pool[rows]), normalise, device=device)

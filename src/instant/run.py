@@ -129,9 +129,9 @@ class Run:
 
     @property
     def resume_command(self) -> str:
-        return f"instant train --resume {self.quoted}{self.naming('method=')}"
+        return f"instant train --resume {self.quoted}{self.method_option('method=')}"
 
-    def naming(self, option: str) -> str:
+    def method_option(self, option: str) -> str:
         """What a command about this run has to say besides: the method, where that is code of one's own."""
         with suppress(InputError):  # a damaged folder has its own sentence
             method = self.recipe().method

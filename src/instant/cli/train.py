@@ -79,7 +79,7 @@ def train(
     except Interrupted:
         raise
     except Exception as error:  # whatever it is, the run is finished and kept
-        again = f"instant report {run.quoted}{run.naming('--method ')}"
+        again = f"instant report {run.quoted}{run.method_option('--method ')}"
         complain(f"the run is kept, but its report is not written ({error}); try again with: {again}")
 
 

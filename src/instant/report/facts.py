@@ -80,7 +80,7 @@ class Facts:
         if known.value is None or known.baseline is not None or known.is_baseline:
             return None
         run = Run(self.run)
-        return f"instant report {run.quoted}{run.naming('--method ')} --with-baseline"
+        return f"instant report {run.quoted}{run.method_option('--method ')} --with-baseline"
 
     @property
     def accepted(self) -> np.ndarray | None:
