@@ -12,39 +12,15 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
 import torch
+from pool import called
 from torch import Tensor
 
-from instant.backbones import build
-from instant.data.feed import Normalise
-from instant.data.split import Split
-from instant.engine.build import source_for, split_for
-from instant.engine.metrics import predict
 from instant.labelling.thresholds import confusion
 from instant.rules import instance_margin
-from instant.run import Run
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)
-EVERY = 5
 KAPPA = 0.9
-
-
-def averaged(run: Run, split: Split) -> tuple[torch.nn.Module, int]:
-    """The network that is evaluated, and the step it is from."""
-    recipe = run.recipe()
-    if run.finished:
-        return run.load_model()[0], recipe.steps
-    found = run.load_checkpoint()
-    if found is None:
-        raise SystemExit(f"{run} has no checkpoint yet")
-    tensors, step, _ = found
-    prefix = "learner.teacher." if recipe.ema else "learner.model."
-    network = build(recipe.backbone, shape=split.train.shape, classes=len(split.classes), **recipe.backbone_options)
-    network.load_state_dict(
-        {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-    )
-    return network.eval(), step
 
 
 def show(name: str, surest: Tensor, right: Tensor) -> None:
@@ -59,19 +35,10 @@ def main() -> None:
     if not folders:
         raise SystemExit(__doc__)
     for folder in folders:
-        run = Run(folder)
-        recipe = run.moved(moved) if moved else run.recipe()
-        split = split_for(recipe, source_for(recipe))
-        network, step = averaged(run, split)
-        known = split.oracle.open_for_metrics()
-        rows = np.flatnonzero(known >= 0)[::EVERY]
-        truth = torch.from_numpy(known[rows]).long()
-        device = torch.device("cpu")
-        normalise = Normalise(split.mean, split.std, images=split.train.is_images)
-        probs = predict(network, split.train.take(split.pool[rows]), normalise, device=device)
+        name, step, split, _, truth, probs = called(folder, moved)
         confidence, label = probs.max(1)
         right = (label == truth).double()
-        print(f"{run.path.name}, step {step}: {right.mean():.2%} of {len(truth):,} right; % right among the surest")
+        print(f"{name}, step {step}: {right.mean():.2%} of {len(truth):,} right; % right among the surest")
         print(f"  {'':36}", *(f"{share:6.0%}" for share in SHARES))
         show("confidence P", confidence, right)
         classes = len(split.classes)

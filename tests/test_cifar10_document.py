@@ -11,6 +11,8 @@ NAMES = {
     "InstanT": "instant",
     "AdaMatch": "adamatch",
     "FreeMatch": "freematch",
+    "FixMatch": "fixmatch",
+    "InstanT as released": "released",
     "InstanT, `kappa=self_adaptive`": "self_adaptive",
 }
 
