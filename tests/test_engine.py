@@ -176,7 +176,33 @@ def test_a_function_stands_in_for_a_method_that_takes_other_options(tmp_path: Pa
     assert fit(recipe, split, method=METHODS["instant"]).recipe.method_options == recipe.method_options
 
 
-def test_a_function_that_hands_its_options_on_gets_them_all() -> None:
+def own(problem: Problem, *, base: float = 0.7, momentum: float = 0.01) -> Match:
+    """Its options have the names of ours, and a meaning of their own."""
+    return Match(Fixed(base))
+
+
+def test_a_method_of_your_own_keeps_its_defaults_however_it_is_given() -> None:
+    """The recipe's `base` and `momentum` are for our methods."""
+    recipe, split = points()
+    by_name = recipes.vectors(method="test_engine:own").override({"steps": "2", "batch": "8"})
+    for trained in (fit(recipe, split, method=own), fit(by_name, split)):
+        assert trained.recipe.method == "test_engine:own"
+        assert trained.recipe.method_options == {}
+        assert float(trained.learner.method.rule.value) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("name", ["instant_released", "freematch", "fixmatch", "instant_1"])
+def test_a_recipe_suggests_the_same_options_however_the_method_is_given(name: str) -> None:
+    recipe, split = points()
+    wanted = recipes.vectors(method=name).method_options
+    assert recipe.override({"method": name}).method_options == wanted
+    assert fit(recipe, split, method=METHODS[name]).recipe.method_options == wanted
+    assert fit(dataclasses.replace(recipe, method=name), split).recipe.method_options == wanted
+    wished = recipe.override({"method.momentum": "0.98"}).override({"method": "instant_1"})
+    assert "momentum" not in wished.suggested  # asked for once, asked for with the next method too
+
+
+def test_a_function_that_hands_its_options_on_gets_what_was_asked_for() -> None:
     seen: dict[str, Any] = {}
 
     def handing_on(problem: Problem, **options: Any) -> Method:
@@ -186,7 +212,7 @@ def test_a_function_that_hands_its_options_on_gets_them_all() -> None:
     recipe, split = points()
     recipe = recipe.override({"method.kappa": "labelled"})
     fit(recipe, split, method=handing_on)
-    assert seen == {"base": 0.95, "transition_lr": 0.001, "momentum": 0.98, "kappa": "labelled"}
+    assert seen == {"kappa": "labelled"}
 
 
 def test_compiled_equals_eager() -> None:

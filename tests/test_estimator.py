@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import signal
 import time
@@ -16,7 +17,7 @@ import torch
 from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_blobs
+from sklearn.datasets import load_digits, make_blobs, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -27,9 +28,11 @@ from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedK
 from instant.cli import main
 from instant.engine import build
 from instant.estimator_labels import read_given
+from instant.labelling.judge import Judge
 from instant.progress import ProgressBar
 from instant.recipes import vectors
 from instant.run import Run
+from instant.transition import Transition
 
 QUICK = {"steps": 60, "random_state": 0}
 # scikit-learn exempts its own semi-supervised estimators by name: there -1 is a class
@@ -333,6 +336,53 @@ def test_features_that_vary_little_far_from_zero() -> None:
     # Left as they are: a span of the size of the numbers themselves, and one that is rounding alone
     for samples in (x * 1e8 + 4.2e9, np.where(x > 1, 0.3, 0.1 + 0.2)):
         assert InstanTClassifier(steps=1, random_state=0).fit(samples, y)._origin is None
+
+    with pytest.raises(ValueError, match=r"X: expected vectors of shape \(2,\), as the run was trained on, got \(2, 1\)"):
+        late.predict(np.zeros((3, 2, 1)))
+
+
+def test_a_label_is_accepted_for_what_it_is() -> None:
+    """Alignment may call a row another class than the classifier does, whose word `transduction_` is."""
+    x, truth = make_classification(
+        600, 8, n_informative=4, n_classes=3, weights=[0.9, 0.08, 0.02], class_sep=0.7, random_state=0
+    )
+    y = np.full(600, -1)
+    for k in range(3):
+        y[np.flatnonzero(truth == k)[:6]] = k
+    model = SemiSupervisedClassifier("softmatch", steps=40, random_state=0).fit(x, y)
+    frame = model.labels_frame()
+    other = (frame["label"] != frame["called"]) & (frame["confidence"] >= frame["tau"])
+    assert other.any()
+    assert not frame["accepted"][other].any()
+    assert frame["reason"][other].str.fullmatch(r"refused: \d would be accepted, which is not its label").all()
+    assert (frame["accepted"] == model.accepted_).all()
+    assert (frame["called"] == frame["label"])[model.accepted_].all()
+    assert frame["reason"][model.accepted_].str.startswith("accepted").all()
+
+
+@pytest.mark.parametrize(
+    ("samples", "settings", "sentence"),
+    [
+        (np.zeros((150, 8, 8)), {"noise": 5}, "noise= is for vectors, and X has images; leave it out"),
+        (np.zeros((150, 4)), {"shift": 0.4}, "shift= is for images, and X has vectors; leave it out"),
+    ],
+)
+def test_a_setting_that_would_do_nothing(samples: np.ndarray, settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        InstanTClassifier(steps=1, settings=settings).fit(samples, blobs()[2])
+
+
+def test_predicting_copies_no_transition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T(x) of 100 classes has fifty times the weights of the classifier."""
+    x, _, y = blobs()
+    model = InstanTClassifier(**QUICK).fit(x, y)
+    copied: list[type] = []
+    plain = copy.deepcopy
+    monkeypatch.setattr(copy, "deepcopy", lambda value, *more: copied.append(type(value)) or plain(value, *more))
+    model.predict(x)
+    assert copied
+    assert Judge not in copied
+    assert not any(issubclass(kind, Transition) for kind in copied)
 
 
 def test_images_as_objects() -> None:

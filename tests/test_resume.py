@@ -137,14 +137,50 @@ def test_seconds_go_on_where_the_run_stopped(tmp_path: Path) -> None:
     assert summary["steps_per_second"] == pytest.approx(24 / (summary["seconds"] - judging))
 
 
-def test_a_checkpoint_of_another_recipe_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setting", "value", "sentence"),
+    [
+        ("backbone.width", "32", r"was begun with backbone\.width=16, not 32; go on with its own recipe"),
+        ("optim.lr", "0.001", r"was begun with optim\.lr=0\.1, not 0\.001"),
+        ("method.kappa", "unlabelled", r"was begun with method\.kappa=None, not unlabelled"),
+        ("seed", "7", r"was begun with seed=0, not 7"),
+    ],
+)
+def test_another_recipe_is_refused(setting: str, value: str, sentence: str, tmp_path: Path) -> None:
     recipe, split = points()
     run = Run(tmp_path / "run")
     with pytest.raises(Interrupted):
         fit(recipe, split, run=run, callbacks=[StopAt(8)])
-    wider = recipe.override({"backbone.width": "32"})
+    before = contents(run.path)
+    with pytest.raises(InputError, match=sentence):
+        fit(recipe.override({setting: value}), split, run=run, resume=True)
+    assert contents(run.path) == before
+
+
+def test_another_split_is_refused(tmp_path: Path) -> None:
+    """It would train on twice the labels it says."""
+    recipe, split = points()
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(8)])
+    _, other = points(seed="7")
+    with pytest.raises(InputError, match=r"its split had the hash \w+, now it is \w+"):
+        fit(recipe, other, run=run, resume=True)
+    moved = recipe.override({"data": "elsewhere"})
+    assert fit(moved, split, run=run, resume=True).summary["steps"] == 24
+    assert run.recipe().data == "elsewhere"
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+    """Somebody edited the recipe in the folder."""
+    recipe, split = points()
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(8)])
+    file = run.path / "recipe.json"
+    file.write_text(file.read_text().replace('"width": 16', '"width": 32'))
     with pytest.raises(InputError, match=r"does not fit its recipe .* Train again with --force"):
-        fit(wider, split, run=run, resume=True)
+        fit(run.recipe(), split, run=run, resume=True)
 
 
 @pytest.mark.parametrize("method", ["instant", "flexmatch"])

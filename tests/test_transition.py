@@ -303,3 +303,14 @@ def test_confident_samples_keep_t_from_the_identity() -> None:
 def test_options_that_would_be_ignored_are_refused(options: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         build_method("instant", problem(), **options)
+
+
+@pytest.mark.parametrize("name", ["head", "network"])
+def test_too_many_classes_for_a_matrix_of_each_sample(name: str) -> None:
+    """Not minutes a step, and then more than memory holds."""
+    many = Problem(classes=1000, features=256, unlabelled=1, steps=1, network=lambda outputs: pytest.fail("built"))
+    with pytest.raises(
+        InputError, match=rf"transition={name} needs 256,000,000 weights .* use method\.transition=matrix"
+    ):
+        build_transition(name, many)
+    assert build_transition("matrix", many) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,7 +13,12 @@ from instant.data.files import expanded
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 
-APART = ("source", "label_file", "optim", "method_options", "suggested", "backbone_options")  # no leaves of their own
+UNSAVED = ("suggested", "suggest")
+APART = ("source", "label_file", "optim", "method_options", "backbone_options", *UNSAVED)  # no leaves of their own
+
+
+def no_suggestion(method: str) -> dict[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +35,10 @@ class Recipe:
 
     method: str = "instant"
     method_options: dict[str, Any] = field(default_factory=dict)  # method.NAME=value
-    suggested: dict[str, Any] = field(default_factory=dict, compare=False)  # the recipe's own among them; not saved
+    suggested: dict[str, Any] = field(default_factory=dict, compare=False)  # those among them that nobody asked for
+    suggest: Callable[[str], dict[str, Any]] = field(
+        default=no_suggestion, compare=False, repr=False
+    )  # for which method
     backbone: str = "wrn_28_2"
     backbone_options: dict[str, Any] = field(default_factory=dict)  # backbone.NAME=value
     pretrained: str | None = None  # weights to start from: .safetensors, or .pth of tensors only
@@ -87,11 +95,18 @@ class Recipe:
             )
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in dataclasses.asdict(self).items() if name != "suggested"}
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in UNSAVED}
+
+    def leaves(self) -> dict[str, Any]:
+        """All that is saved, by the names that the command line uses: {"optim.lr": 0.01, "steps": 600}."""
+        nested = {"optim": "optim", "method_options": "method", "backbone_options": "backbone"}
+        values = self.to_json()
+        inner = {f"{short}.{key}": value for name, short in nested.items() for key, value in values[name].items()}
+        return {name: value for name, value in values.items() if name not in nested} | inner
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Recipe:
-        known = {f.name for f in dataclasses.fields(cls)} - {"suggested"}
+        known = {f.name for f in dataclasses.fields(cls)} - set(UNSAVED)
         for name in values:
             if name not in known:
                 raise InputError(f"recipe: {name!r} is not a setting; {nearest(name, known)}")
@@ -117,7 +132,8 @@ class Recipe:
             name: value for name, value in self.suggested.items() if f"method.{name}" not in settings
         }
         # All at once: settings are checked together, whatever their order
-        return dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
+        changed = dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
+        return changed.suited(changed.method)
 
     def located(self) -> Recipe:
         """With whole paths: they are saved with the run, which may be looked at from another folder."""
@@ -127,14 +143,16 @@ class Recipe:
 
         return dataclasses.replace(self, data=whole(self.data), pretrained=whole(self.pretrained))
 
-    def suited(self, options: Collection[str]) -> Recipe:
-        """For a method that takes these options: without those that were suggested for another and that it lacks."""
-        kept = {
-            name: value
-            for name, value in self.method_options.items()
-            if name in options or (name, value) not in self.suggested.items()
+    def suited(self, method: str) -> Recipe:
+        """For a method, whichever it was made for: with what the recipe suggests for this one, and what was asked for.
+
+        The same recipe for the same method has the same options, however the method is given.
+        """
+        asked = {
+            name: value for name, value in self.method_options.items() if (name, value) not in self.suggested.items()
         }
-        return dataclasses.replace(self, method_options=kept)
+        suggested = {name: value for name, value in self.suggest(method).items() if name not in asked}
+        return dataclasses.replace(self, method=method, method_options=suggested | asked, suggested=suggested)
 
 
 def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> None:

@@ -5,7 +5,6 @@ It builds a Recipe and calls the one `fit`; there is no second way of training.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from contextlib import nullcontext
 from typing import Any
@@ -17,7 +16,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from instant.config import Recipe
+from instant.config import Recipe, refuse_ignored
 from instant.data.feed import Normalise
 from instant.data.sources import arrays
 from instant.data.split import Split, make_split
@@ -57,7 +56,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_, n_features_in_ : as everywhere in scikit-learn
     transduction_ : label of every training row, the given one where there was one
-    thresholds_, accepted_ : the threshold of every training row, and whether it was passed; None for a method without
+    thresholds_, accepted_ : the bar of every training row, and whether its label passed it; None for a method without
     transition_ : (K, K) mean over training rows of T(x), P(called j | truly i); None for a method without
     history_ : what `metrics.jsonl` would hold
     recipe_ : the settings it was trained with
@@ -159,7 +158,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "judge_")
         store = self._store(X)
         # In float32 the seventh digit of a row depends on how many are asked about, which scikit-learn does not allow
-        judge = self.judge_ if store.is_images else copy.deepcopy(self.judge_).double()
+        judge = self.judge_ if store.is_images else self.judge_.classifier().double()
         blocks = batches(store, judge.step.device)
         probs = torch.cat([judge.classify(block) for block in blocks]).double().numpy()
         return probs / probs.sum(1, keepdims=True)
@@ -206,15 +205,20 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         self._require_rule()
         found = self._decisions
         assert found is not None
-        columns = ("confidence", "tau", "kappa", "stay", "inflow", "accepted")
+        columns = ("confidence", "tau", "kappa", "stay", "inflow")
+        other = found.accepted & ~self._of_label(found)
         return pd.DataFrame(
             {
                 "label": self.transduction_,
                 "given": self._known,
                 "called": self.classes_[found.label],
                 **{column: getattr(found, column) for column in columns},
+                "accepted": self.accepted_,
                 "runner_up": self.classes_[found.runner_up],
-                "reason": [found.reason(row) for row in range(len(found))],
+                "reason": [
+                    f"refused: {name} would be accepted, which is not its label" if other[row] else found.reason(row)
+                    for row, name in enumerate(self.classes_[found.label])
+                ],
             }
         )
 
@@ -234,6 +238,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     f"settings: {name!r} is not taken there; data and labels are X and y, method and mirror parameters."
                 )
+        refuse_ignored(self._settings, "X", images=train.is_images)
         base = images_recipe if train.is_images else vectors_recipe
         given = {
             "steps": self.steps,
@@ -295,8 +300,12 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         called = torch.cat([self.judge_.classify(block).argmax(1) for block in blocks])
         self.transduction_ = np.where(known, labels, self.classes_[called.numpy()])
         self.thresholds_ = None if self._decisions is None else self._decisions.tau
-        self.accepted_ = None if self._decisions is None else self._decisions.accepted
+        self.accepted_ = None if self._decisions is None else self._decisions.accepted & self._of_label(self._decisions)
         self.transition_ = mean_transition(self.judge_, split.train, rows)
+
+    def _of_label(self, found: Decisions) -> np.ndarray:
+        """Where a decision is about the row's label: alignment may call a row otherwise, and so may who labelled it."""
+        return self.classes_[found.label] == self.transduction_
 
     def _names(self) -> tuple[str, ...]:
         return tuple(str(name) for name in self.classes_)

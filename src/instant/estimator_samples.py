@@ -51,4 +51,5 @@ def origin_of(samples: np.ndarray) -> np.ndarray | None:
 
 
 def seen_from(origin: np.ndarray | None, samples: np.ndarray) -> np.ndarray:
-    return samples if origin is None else samples - origin
+    """Counted from there; images, which have no origin, are left for others to refuse."""
+    return samples if origin is None or samples.ndim != 2 else samples - origin

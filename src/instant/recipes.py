@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from instant.config import Recipe, refuse_ignored
+from instant.algorithms import METHODS
+from instant.config import Recipe, no_suggestion, refuse_ignored
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 from instant.methods import method_options
@@ -21,13 +21,48 @@ from instant.published import CELLS, Cell
 SMALL_RATIO = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch")
 
 
-def _recipe(source: str, labels: int | None, method: str, settings: dict[str, Any]) -> Recipe:
-    """With a note of the method's options that are the recipe's and nobody's wish: another method may lack them."""
-    suggested = settings.get("method_options", {})
-    return Recipe(source=source, labels=labels, method=method, suggested=suggested, **settings)
+Suggest = Callable[[str], dict[str, Any]]
 
 
-def classic(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
+def _recipe(source: str, labels: int | None, method: str, suggest: Suggest, settings: dict[str, Any]) -> Recipe:
+    """With what suits one of our methods in this setting; a method of your own keeps its own defaults."""
+    return Recipe(source=source, labels=labels, suggest=suggest, **settings).suited(method)
+
+
+def _quick_means(method: str) -> dict[str, Any]:
+    """Running means that follow faster than the published 0.999, which in 600 steps would still be half its start."""
+    return {"momentum": 0.98} if "momentum" in _options(method) else {}
+
+
+def _slow_transition(method: str) -> dict[str, Any]:
+    """T(x) would else take the classifier's first mistakes for a rule, and the corrected loss turn whole classes."""
+    return {"transition_lr": 0.001} if _options(method).get("trained_on") == "labelled" else {}
+
+
+def _steady(method: str) -> dict[str, Any]:
+    """For a small network and a handful of labels, which it soon knows by heart.
+
+    InstanT's T(x) learns slowly, and as the classifier is sure of everything, kappa has the 0.95 of AdaMatch. Not so in
+    the authors' release, whose T is not fitted on labelled samples.
+    """
+    slow = _slow_transition(method)
+    return _quick_means(method) | slow | ({"base": 0.95} if slow else {})
+
+
+def _mixmatch_150(method: str) -> dict[str, Any]:
+    return {"weight": 150.0} if method == "mixmatch" else {}
+
+
+def _mixmatch_10(method: str) -> dict[str, Any]:
+    return {"weight": 10.0} if method == "mixmatch" else {}
+
+
+def _options(method: str) -> dict[str, object]:
+    """Of a method of ours; what an option of another's means, only its author knows."""
+    return method_options(method) if method in METHODS else {}
+
+
+def classic(source: str, labels: int | None, method: str, suggest: Suggest = no_suggestion, **changes: Any) -> Recipe:
     """Table 2: WRN from scratch, 2^20 steps of SGD, 64 labelled and 7 x 64 unlabelled samples a step."""
     settings: dict[str, Any] = {
         "backbone": "wrn_28_2",
@@ -37,7 +72,7 @@ def classic(source: str, labels: int | None, method: str, **changes: Any) -> Rec
         "ratio": 1 if method in SMALL_RATIO else 7,
         "ema": 0.999,
     }
-    return _recipe(source, labels, method, settings | changes)
+    return _recipe(source, labels, method, suggest, settings | changes)
 
 
 def classic_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
@@ -48,17 +83,15 @@ def classic_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
 def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
     """The classic setting with a tenth of the steps, ten minutes on one H200: InstanT 91.35 % with 40 labels, seed 0.
 
-    A learning rate three times as high that falls to zero; T(x) learns slowly (see `vectors`).
+    A learning rate three times as high that falls to zero; T(x) learns slowly (`_slow_transition`).
     """
-    options = {"transition_lr": 0.001} if _fits_labelled(method) else {}
-    settings: dict[str, Any] = {"log_every": 500, "evaluate_every": 2500, "method_options": options}
-    return classic("cifar10", labels, method, steps=100_000, optim=Optim(lr=0.1, cycles=0.5), **settings)
+    settings: dict[str, Any] = {"steps": 100_000, "log_every": 500, "evaluate_every": 2500}
+    return classic("cifar10", labels, method, _slow_transition, optim=Optim(lr=0.1, cycles=0.5), **settings)
 
 
 def classic_cifar100(labels: int | None = 400, method: str = "instant") -> Recipe:
     """Table 2, CIFAR-100 with 400, 2,500 or 10,000 labels: InstanT 53.94 / 67.09 / 72.30 %."""
-    options = {"weight": 150.0} if method == "mixmatch" else {}
-    return classic("cifar100", labels, method, optim=Optim(lr=0.03, weight_decay=1e-3), method_options=options)
+    return classic("cifar100", labels, method, _mixmatch_150, optim=Optim(lr=0.03, weight_decay=1e-3))
 
 
 def classic_stl10(labels: int | None = 1000, method: str = "instant") -> Recipe:
@@ -73,11 +106,10 @@ def _pretrained(source: str, labels: int | None, method: str, **changes: Any) ->
         "batch": 8,
         "ratio": 1,
         "ema": 0.999 if method == "mean_teacher" else 0.0,
-        "method_options": {"weight": 10.0} if method == "mixmatch" else {},
         "evaluate_every": 2048,
         "checkpoint_every": 2048,
     }
-    return _recipe(source, labels, method, settings | changes)
+    return _recipe(source, labels, method, _mixmatch_10, settings | changes)
 
 
 def pretrained_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
@@ -99,15 +131,10 @@ def _adamw(lr: float, layer_decay: float) -> Optim:
     return Optim(name="adamw", lr=lr, weight_decay=5e-4, layer_decay=layer_decay, warmup=5120)
 
 
-def small(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
-    """Small images or vectors on a laptop: a minute, not a day.
-
-    The running means of alignment and thresholds follow faster than the published 0.999, which in 600 steps would
-    still be half its starting value.
-    """
+def small(source: str, labels: int | None, method: str, suggest: Suggest = _quick_means, **changes: Any) -> Recipe:
+    """Small images or vectors on a laptop: a minute, not a day."""
     settings: dict[str, Any] = {
         "backbone": "small_cnn",
-        "method_options": {"momentum": 0.98} if "momentum" in method_options(method) else {},
         "optim": Optim(lr=0.1, cycles=0.5),
         "batch": 32,
         "ratio": 4,
@@ -116,7 +143,7 @@ def small(source: str, labels: int | None, method: str, **changes: Any) -> Recip
         "evaluate_every": 100,
         "checkpoint_every": 100,
     }
-    return _recipe(source, labels, method, settings | changes)
+    return _recipe(source, labels, method, suggest, settings | changes)
 
 
 def digits(labels: int | None = 40, method: str = "instant") -> Recipe:
@@ -124,7 +151,7 @@ def digits(labels: int | None = 40, method: str = "instant") -> Recipe:
 
     The digits fill their frame: larger shifts cut strokes off, and three strong operations leave too little of them.
     """
-    return _steady(small("digits", labels, method, steps=600, batch=16, ratio=6, shift=1 / 16, operations=2))
+    return small("digits", labels, method, _steady, steps=600, batch=16, ratio=6, shift=1 / 16, operations=2)
 
 
 def fashion_mnist(labels: int | None = 40, method: str = "instant") -> Recipe:
@@ -143,23 +170,7 @@ def vectors(labels: int | None = None, method: str = "instant") -> Recipe:
     Noise and weight decay were chosen on training rows of five sets (docs/estimator.md).
     """
     optim = Optim(lr=0.1, cycles=0.5, weight_decay=3e-3)
-    return _steady(small("arrays", labels, method, backbone="mlp", steps=600, noise=0.3, optim=optim))
-
-
-def _steady(recipe: Recipe) -> Recipe:
-    """For a small network and a handful of labels, which it soon knows by heart.
-
-    InstanT's T(x) learns slowly: it would else take the classifier's first mistakes for a rule, and the corrected loss
-    would then turn whole classes around. As the classifier is sure of everything, kappa has the 0.95 of AdaMatch.
-    """
-    steady = {"base": 0.95, "transition_lr": 0.001} if _fits_labelled(recipe.method) else {}
-    options = steady | recipe.method_options
-    return dataclasses.replace(recipe, method_options=options, suggested=options)
-
-
-def _fits_labelled(method: str) -> bool:
-    """Has it a T that is fitted on labelled samples? Not so in the authors' release."""
-    return method_options(method).get("trained_on") == "labelled"
+    return small("arrays", labels, method, _steady, backbone="mlp", steps=600, noise=0.3, optim=optim)
 
 
 RECIPES: dict[str, Callable[..., Recipe]] = {

@@ -85,14 +85,21 @@ class Run:
         return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels))
 
     def go_on(self, recipe: Recipe, split: Split) -> None:
-        """Before resuming: the data must be those of the run; where they are now is kept."""
+        """Before resuming: settings and data must be those of the run; where the data are now is kept."""
+        began, now = self.recipe().leaves(), recipe.leaves()
+        for name in (*began, *now):
+            if name not in (*ELSEWHERE, "label_file") and began.get(name) != now.get(name):
+                raise InputError(
+                    f"{self} was begun with {name}={began.get(name)}, not {now.get(name)}; go on with its own recipe, "
+                    "or train anew in another folder."
+                )
         before = self.split_record().get("hash")
         if before != split.hash:
             raise InputError(
                 f"the data of {self} has changed: its split had the hash {before}, now it is {split.hash}; "
                 "put the same files back, or train again."
             )
-        if recipe != self.recipe():
+        if now != began:
             self._write_recipe(recipe)
 
     def require_free(self, *, force: bool = False) -> None:

@@ -66,8 +66,6 @@ def train(
 
     run, recipe = job.run, job.recipe
     split = split_for(recipe, job.source)
-    if resume is not None:
-        run.go_on(recipe, split)
     baseline = baseline and worth_a_baseline(recipe, split)
     with ProgressBar(recipe.method, console) as bar:
         watch = Watch(bar.note)

@@ -24,7 +24,7 @@ class Oracle:
         self._targets = targets
 
     def open_for_metrics(self) -> np.ndarray:
-        """Class numbers in the order of the pool, -1 where the truth is not known."""
+        """Class numbers in the order of the pool, -1 where the truth is not known, or was given as a label."""
         return self._targets
 
 
@@ -46,6 +46,7 @@ class Split:
     test: Store
     test_targets: np.ndarray
     oracle: Oracle
+    spare: int  # labels that the source has and the split does not give
     seed: int
     files: Sequence[str] = ()  # of the samples in `train`, where each was a file
 
@@ -123,8 +124,7 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
     held_out = np.concatenate([members[wanted[k] : wanted[k] + held] for k, members in enumerate(shuffled)])
     pool = np.setdiff1d(np.arange(len(source.train)), held_out)
     truth = source.targets[pool]
-    if len(labelled) + len(held_out) == sum(map(len, known)):
-        truth = np.full_like(truth, -1)  # only what is trained on is known: that cannot say how many labels are right
+    truth[np.isin(pool, labelled)] = -1  # what is trained on cannot say how many pseudo-labels are right
     return Split(
         source=source.name,
         classes=source.classes,
@@ -140,6 +140,7 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
         test=source.test,
         test_targets=source.test_targets,
         oracle=Oracle(truth),
+        spare=int((truth >= 0).sum()),
         seed=seed,
         files=source.files,
     )

@@ -24,7 +24,7 @@ from instant.engine.optim import build_optimizer, schedule
 from instant.engine.step import Program
 from instant.errors import InputError
 from instant.learner import Learner
-from instant.methods import build_method, method_options, takes_any_option
+from instant.methods import build_method, name_of
 from instant.types import Method, MethodFunction, Problem
 
 SEEDING = threading.Lock()  # torch has one generator for all threads
@@ -84,6 +84,11 @@ def build_program(
             network=network,
         )
         built = _method(recipe, problem, method)
+    if built.all_labels and split.spare:
+        raise InputError(
+            f"method={recipe.method} trains on every label there is, and the split leaves {split.spare} of them out; "
+            "make it with labels=None."
+        )
     report = None if recipe.pretrained is None else load_pretrained(model, recipe.pretrained)
     set_seed(model, recipe.seed + 2**63)  # another root than the feed's, whose streams have the same numbers
     if policies is None:
@@ -162,14 +167,9 @@ def _network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Backbone:
         raise InputError(f"{recipe.backbone} cannot be built with {given}: {error}") from error
 
 
-def suited(recipe: Recipe, function: MethodFunction | None = None) -> Recipe:
-    """Without the options that the recipe set by itself, for the method it was made for, and that this one lacks."""
-    method = function or recipe.method
-    return recipe if takes_any_option(method) else recipe.suited(method_options(method))
-
-
 def _method(recipe: Recipe, problem: Problem, function: MethodFunction | None = None) -> Method:
-    method = build_method(function or recipe.method, problem, **suited(recipe, function).method_options)
+    recipe = recipe.suited(recipe.method if function is None else name_of(function))
+    method = build_method(function or recipe.method, problem, **recipe.method_options)
     if getattr(method, "from_teacher", False) and recipe.ema == 0:
         raise InputError(
             f"method={recipe.method} learns from the averaged weights, and ema=0 means none; set ema=0.999 or so."

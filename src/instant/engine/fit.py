@@ -14,7 +14,7 @@ from torch import Tensor
 from instant.config import Recipe
 from instant.data.feed import Policy
 from instant.data.split import Split
-from instant.engine.build import build_program, suited
+from instant.engine.build import build_program
 from instant.engine.evaluate import evaluate
 from instant.engine.interrupt import Interrupted, interrupt_flag
 from instant.engine.step import Program
@@ -64,12 +64,10 @@ def fit(
 
     A run that is already in the folder is only replaced with `force`, and only once the recipe is known to be good.
     `policies` (weak, strong) and `method` stand in for what the recipe names, for functions that have no name. Options
-    that the recipe set by itself and `method` does not take are left out; those that somebody asked for are refused.
+    that the recipe suggests are those for `method`; those that somebody asked for and it does not take are refused.
     `weights` are a network's to start from, instead of fresh ones.
     """
-    recipe = suited(recipe, method)  # what the run folder keeps is what was trained
-    if method is not None:
-        recipe = replace(recipe, method=name_of(method))
+    recipe = recipe.suited(recipe.method if method is None else name_of(method))  # the folder keeps what is trained
     resumed = run is not None and resume and run.has_checkpoint
     fresh = replace(recipe, pretrained=None) if resumed else recipe  # the checkpoint has what the weights became
     program = build_program(fresh, split, policies=policies, method=method)
@@ -81,7 +79,8 @@ def fit(
     history: list[dict[str, Any]] = []
     step, seconds = 0, 0.0
     with closing(program.feed), nullcontext() if run is None else run.exclusive(), interrupt_flag() as interrupted:
-        if run is not None and resume:
+        if run is not None and resume and run.exists:
+            run.go_on(recipe, split)
             saved = run.load_checkpoint()
             if saved is not None:
                 tensors, step, seconds = saved

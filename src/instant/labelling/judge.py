@@ -7,6 +7,7 @@ they had learnt by the last step. In training some rules look at the whole batch
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -94,6 +95,10 @@ class Judge(nn.Module):
     def classify(self, samples: Tensor) -> Tensor:
         """(B, K): what the network says, as `instant evaluate` measures it."""
         return F.softmax(self._look(samples)[1].logits.float(), dim=1)
+
+    def classifier(self) -> Judge:
+        """A copy that can do nothing but `classify`: T(x), which it does not need, may be far larger."""
+        return Judge(copy.deepcopy(self.network), copy.deepcopy(self.normalise), None, {})
 
     def transition(self, samples: Tensor) -> Tensor:
         """T of each sample, (B, K, K), or (K, K) where it is the same for all."""

@@ -137,7 +137,7 @@ def _channels_first(array: np.ndarray, what: str, channels: Channels | None) -> 
     if channels is None and first and last:
         raise InputError(
             f"{what}: in shape {array.shape} both the second and the last axis may be the channels. Say which with "
-            f"channels='first' or channels='last'."
+            f"channels='first' or channels='last' where arrays() is called; an estimator needs images of another width."
         )
     if not (first or last) or (channels == "first" and not first) or (channels == "last" and not last):
         side = f"{channels} axis" if channels == "last" else "second axis" if channels else "second or last axis"
