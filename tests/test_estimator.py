@@ -337,7 +337,7 @@ def test_features_that_vary_little_far_from_zero() -> None:
     for samples in (x * 1e8 + 4.2e9, np.where(x > 1, 0.3, 0.1 + 0.2)):
         assert InstanTClassifier(steps=1, random_state=0).fit(samples, y)._origin is None
 
-    with pytest.raises(ValueError, match=r"X: expected vectors of shape \(2,\), as the run was trained on, got \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"X: expected vectors of shape \(2,\), .* got \(2, 1\)"):
         late.predict(np.zeros((3, 2, 1)))
 
 

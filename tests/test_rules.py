@@ -237,7 +237,23 @@ class Greedy(Rule):
         return torch.linspace(0, 1, len(seen.probs)), {}
 
 
-@pytest.mark.parametrize(("rule", "sentence"), [(Leaky, "in place"), (Greedy, "order of the rows")])
+class Following(Rule):
+    """Breaks the contract: its momentum is the share that is new, so that 1 makes the bar the batch's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.momentum = 0.01
+        self.register_buffer("mean", torch.tensor(0.25))
+
+    def threshold(self, seen: Evidence):
+        mean = (1 - self.momentum) * self.mean + self.momentum * seen.probs.amax(1).mean()
+        return mean, {"mean": mean}
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [(Leaky, "in place"), (Greedy, "order of the rows"), (Following, "momentum at 1, .* mean still moves")],
+)
 def test_check_rule_finds_what_is_wrong(rule: type[Rule], sentence: str) -> None:
     with pytest.raises(AssertionError, match=sentence):
         check_rule(rule())

@@ -54,9 +54,10 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
 
     Checked over three steps: shapes and ranges, rows decided independently of their order, no state written in
     place, next state that fits the rule's buffers, a round trip of that state, no host synchronisation, and (with
-    `compiled`) that the compiled rule equals the eager one.
+    `compiled`) that the compiled rule equals the eager one. With a `momentum`, that 1 holds its running means still.
     """
     name = type(rule).__name__
+    _stands_still(rule, make_evidence(classes=classes, pool=pool), name)
     for step in range(3):
         seen = make_evidence(classes=classes, pool=pool, step=step)
         before = copy.deepcopy(rule.state_dict())
@@ -86,6 +87,20 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
         torch._dynamo.reset()
         eager, fast = rule(seen), torch.compile(rule, fullgraph=True, dynamic=False, backend=_backend())(seen)
         torch.testing.assert_close(fast, eager, rtol=1e-5, atol=1e-6)
+
+
+def _stands_still(rule: Rule, seen: Evidence, name: str) -> None:
+    """As `labelling.judge.standing` asks it."""
+    still = copy.deepcopy(rule)
+    averaging = [module for module in still.modules() if hasattr(module, "momentum")]
+    for module in averaging:
+        setattr(module, "momentum", 1.0)  # noqa: B010 (any module's, typed or not)
+    before, after = still.state_dict(), still(seen)[1] if averaging else {}
+    for key, value in after.items():
+        assert torch.equal(before[key], value), (
+            f"{name}: with its momentum at 1, as labels are asked for, {key} still moves; momentum is the share that is "
+            "kept, as in mean.lerp(new, 1 - momentum)"
+        )
 
 
 @contextmanager
