@@ -252,7 +252,7 @@ class Following(Rule):
 
 @pytest.mark.parametrize(
     ("rule", "sentence"),
-    [(Leaky, "in place"), (Greedy, "order of the rows"), (Following, "momentum at 1, .* mean still moves")],
+    [(Leaky, "in place"), (Greedy, "order of the rows"), (Following, "momentum at 1, .* its bar depends on the batch")],
 )
 def test_check_rule_finds_what_is_wrong(rule: type[Rule], sentence: str) -> None:
     with pytest.raises(AssertionError, match=sentence):
