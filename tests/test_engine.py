@@ -198,6 +198,8 @@ def test_a_recipe_suggests_the_same_options_however_the_method_is_given(name: st
     assert recipe.override({"method": name}).method_options == wanted
     assert fit(recipe, split, method=METHODS[name]).recipe.method_options == wanted
     assert fit(dataclasses.replace(recipe, method=name), split).recipe.method_options == wanted
+    bare = dataclasses.replace(recipe.override({"method": name}), method_options={})  # somebody wants none of them
+    assert fit(bare, split).recipe.method_options == {}
     wished = recipe.override({"method.momentum": "0.98"}).override({"method": "instant_1"})
     assert "momentum" not in wished.suggested  # asked for once, asked for with the next method too
 

@@ -13,7 +13,7 @@ from instant.data.files import expanded
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 
-UNSAVED = ("suggested", "suggest")
+UNSAVED = ("suggested", "suggest", "suits")
 APART = ("source", "label_file", "optim", "method_options", "backbone_options", *UNSAVED)  # no leaves of their own
 
 
@@ -36,9 +36,8 @@ class Recipe:
     method: str = "instant"
     method_options: dict[str, Any] = field(default_factory=dict)  # method.NAME=value
     suggested: dict[str, Any] = field(default_factory=dict, compare=False)  # those among them that nobody asked for
-    suggest: Callable[[str], dict[str, Any]] = field(
-        default=no_suggestion, compare=False, repr=False
-    )  # for which method
+    suggest: Callable[[str], dict[str, Any]] = field(default=no_suggestion, compare=False, repr=False)
+    suits: str = field(default="", compare=False, repr=False)  # the method that the suggested ones are for
     backbone: str = "wrn_28_2"
     backbone_options: dict[str, Any] = field(default_factory=dict)  # backbone.NAME=value
     pretrained: str | None = None  # weights to start from: .safetensors, or .pth of tensors only
@@ -148,11 +147,14 @@ class Recipe:
 
         The same recipe for the same method has the same options, however the method is given.
         """
+        if method == self.suits:
+            return self
         asked = {
             name: value for name, value in self.method_options.items() if (name, value) not in self.suggested.items()
         }
         suggested = {name: value for name, value in self.suggest(method).items() if name not in asked}
-        return dataclasses.replace(self, method=method, method_options=suggested | asked, suggested=suggested)
+        options = suggested | asked
+        return dataclasses.replace(self, method=method, method_options=options, suggested=suggested, suits=method)
 
 
 def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> None:

@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import (
 from instant import random
 from instant.backbones import build
 from instant.learner import Learner, commit
-from instant.methods import build_method, find_method
+from instant.methods import build_method, find_method, name_of
 from instant.rules import Rule
 from instant.types import Evidence, Method, MethodFunction, Output, Problem, Views
 
@@ -209,9 +209,11 @@ def trivial_accuracy(method: str | MethodFunction, *, steps: int = 200, **option
     rng = np.random.default_rng(0)
     y = np.arange(600) % CLASSES
     x = (rng.normal(size=(CLASSES, FEATURES))[y] * 2 + rng.normal(size=(600, FEATURES)) * 0.7).astype(np.float32)
-    split = make_split(arrays(x[:400], y[:400], x[400:], y[400:]), labels=2 * CLASSES)
-    recipe = recipes.vectors(labels=2 * CLASSES).override({"steps": str(steps)})
-    trained = fit(dataclasses.replace(recipe, method_options=options), split, method=find_method(method))
+    everything = make_learner(method, **options).method.all_labels
+    split = make_split(arrays(x[:400], y[:400], x[400:], y[400:]), labels=None if everything else 2 * CLASSES)
+    function = find_method(method)
+    recipe = recipes.vectors(method=name_of(function)).override({"steps": str(steps)})
+    trained = fit(dataclasses.replace(recipe, method_options=options), split, method=function)
     return float(trained.summary["accuracy_last"])
 
 
