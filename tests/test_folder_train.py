@@ -89,6 +89,60 @@ def test_a_validation_part_is_counted_and_evaluated(capsys: Capture) -> None:
     assert found["accuracy"] == Run("run").summary()["validation_accuracy"]
 
 
+def test_a_run_is_not_evaluated_on_other_files(capsys: Capture) -> None:
+    """One more moves all that are behind it: the labels would be held against their neighbours."""
+    photos(Path("photos"), count=40, labelled=21)
+    assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
+    plain((1, 1, 1)).save("photos/000a.png")
+    assert "the samples of run have changed since it was begun" in refused(["evaluate", "run"], capsys)
+    Path("photos/000a.png").unlink()
+    assert main(["evaluate", "run"]) == 0
+    with open("labels.csv", "a") as file:  # more labels, the same photos: what was held out is still where it was
+        file.write("039.png,cat\n")
+    assert main(["evaluate", "run"]) == 0
+    assert "the labels of run have changed" in refused(["report", "run"], capsys)
+
+
+def test_a_folder_that_was_renamed(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos(Path("photos"))
+    assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
+    Path("photos").rename("pictures")
+    Path("labels.csv").rename("pictures.csv")
+    assert "photos is not there" in refused(["report", "run"], capsys)
+    capsys.readouterr()
+    assert main(["train", "--resume", "run", "data=pictures", "--labels", "pictures.csv"]) == 0
+    assert "run is finished; from now on its data is looked for in " in capsys.readouterr().out
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")  # both paths are kept whole
+    assert main(["report", "../run"]) == 0
+    (Path("../run") / "summary.json").unlink()
+    assert main(["train", "--resume", "../run"]) == 0
+    plain((1, 1, 1)).save("../pictures/000a.png")
+    words = ["train", "--resume", "../run", "data=../pictures"]
+    assert "the samples of ../run have changed" in refused(words, capsys)
+
+
+def test_a_list_of_problems_takes_nobody_elses_place(capsys: Capture) -> None:
+    photos(Path("photos"))
+    Path("run").mkdir()
+    Path("run/problems.csv").write_text("mine,important\n")
+    Path("found.problems.csv").write_text("mine too\n")
+    assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
+    assert main(["label", "run", "photos", "--out", "found.csv"]) == 0
+    assert Path("run/problems.csv").read_text() == "mine,important\n"
+    assert Path("found.problems.csv").read_text() == "mine too\n"
+    Path("photos/bad.jpg").write_text("no image")
+    words = ["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run", "--force"]
+    assert "run/problems.csv is there, and is no list of problems" in refused(words, capsys)
+    assert Run("run").finished
+    words = ["label", "run", "photos", "--out", "again.csv"]
+    assert main(words) == 0
+    Path("photos/bad.jpg").unlink()
+    assert Path("again.problems.csv").exists()
+    assert main([*words, "--force"]) == 0
+    assert not Path("again.problems.csv").exists()  # ours, of an earlier call
+
+
 def test_a_run_goes_on_with_the_same_files(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     photos(Path("photos"))
     assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
@@ -98,9 +152,9 @@ def test_a_run_goes_on_with_the_same_files(capsys: Capture, monkeypatch: pytest.
     assert main(["train", "--resume", "../run"]) == 0
     (Path("../run") / "summary.json").unlink()
     Path("../photos/023.png").rename("../photos/other.png")  # as many, and the labelled ones where they were
-    assert "has changed" in refused(["train", "--resume", "../run"], capsys)
+    assert "the samples of ../run have changed" in refused(["train", "--resume", "../run"], capsys)
     plain((1, 1, 1)).save("../photos/000a.png")
-    assert "has changed" in refused(["train", "--resume", "../run"], capsys)
+    assert "the samples of ../run have changed" in refused(["train", "--resume", "../run"], capsys)
     Path("../labels.csv").unlink()
     assert "labels.csv is not there" in refused(["train", "--resume", "../run"], capsys)
 

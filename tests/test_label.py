@@ -221,7 +221,7 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         label(run, tmp_path / "file" / "b.csv", path=good)
-    with pytest.raises(InputError, match="has changed: its split had the hash"):
+    with pytest.raises(InputError, match="have changed since it was begun"):
         label(run, tmp_path / "c.csv", pool=lambda: points("instant", seed="1")[1])
 
 

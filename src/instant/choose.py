@@ -69,7 +69,8 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
         data=str(path.resolve()),
         label_file=None if label_file is None else str(label_file.resolve()),
         side=int(sides[0].value) if sides else None,
-    ).override({key: text for key, text in settings.items() if key != "side"})
+    )
+    recipe = recipe.override({key: text for key, text in settings.items() if key != "side"}).located()
     if not sides and "side" in settings:
         raise InputError(f"side={settings['side']} is for image files; arrays are taken in the size they have.")
     kept = [choice for choice in choices if choice.setting not in settings]

@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 import instant
@@ -31,7 +32,8 @@ from instant.backbones.registry import build, without_weights
 from instant.config import Recipe
 from instant.data.files import atomic, held
 from instant.data.folder.problems import Flaw, write_problems
-from instant.data.split import Split
+from instant.data.source import Source
+from instant.data.split import Split, identify
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
 from instant.types import MethodFunction
@@ -71,7 +73,7 @@ class Run:
         except OSError as error:
             raise self._unwritable(error) from error
         self._write("split.json", split.record())
-        self._write_recipe(recipe)
+        self.keep(recipe)
 
     def moved(self, settings: dict[str, str], labels: Path | None = None) -> Recipe:
         """The recipe with the settings that depend on the machine replaced: where the data is, on what it runs."""
@@ -82,7 +84,7 @@ class Run:
                 "a run that goes on on another machine."
             )
         recipe = self.recipe().override(settings).located()
-        return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels))
+        return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels.resolve()))
 
     def go_on(self, recipe: Recipe, split: Split) -> None:
         """Before resuming: settings and data must be those of the run; where the data are now is kept."""
@@ -93,14 +95,31 @@ class Run:
                     f"{self} was begun with {name}={began.get(name)}, not {now.get(name)}; go on with its own recipe, "
                     "or train anew in another folder."
                 )
-        before = self.split_record().get("hash")
-        if before != split.hash:
-            raise InputError(
-                f"the data of {self} has changed: its split had the hash {before}, now it is {split.hash}; "
-                "put the same files back, or train again."
-            )
+        self.require_same(split)
         if now != began:
-            self._write_recipe(recipe)
+            self.keep(recipe)
+
+    def require_same(self, split: Split) -> None:
+        """Refuse other data than the run was begun with."""
+        before, now = self.split_record(), split.record()
+        if before.get("hash") == now["hash"]:
+            return
+        labels = ("classes", "labelled", "targets", "validation", "validation_targets")
+        relabelled = before.get("pool") == now["pool"] and any(before.get(name) != now[name] for name in labels)
+        raise self._changed("labels" if relabelled else "samples")
+
+    def require_same_samples(self, source: Source) -> None:
+        """The same where no split is needed: are the positions that were kept still those of the same samples?"""
+        kept = self.split_record()
+        given = [kept[name] for name in ("labelled", "targets", "validation", "validation_targets")]
+        pool = np.setdiff1d(np.arange(len(source.train)), kept["validation"])
+        if kept["hash"] != identify(source.name, source.classes, len(source.train), [*given, pool], source.files):
+            raise self._changed("samples")
+
+    def _changed(self, what: str) -> InputError:
+        return InputError(
+            f"the {what} of {self} have changed since it was begun; put them back as they were, or train again."
+        )
 
     def require_free(self, *, force: bool = False) -> None:
         """Refuse a folder that holds a run, or files that a run would replace, unless with `force`."""
@@ -199,14 +218,12 @@ class Run:
         """
         path = self.path / PROBLEMS
         try:
-            if not problems:
-                path.unlink(missing_ok=True)
-                return None
-            self.path.mkdir(parents=True, exist_ok=True)
+            if problems:
+                self.path.mkdir(parents=True, exist_ok=True)
             write_problems(path, problems)
         except OSError as error:
             raise self._unwritable(error) from error
-        return path
+        return path if problems else None
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 
@@ -332,7 +349,7 @@ class Run:
 
     # -- json ---------------------------------------------------------------------------------------------------------
 
-    def _write_recipe(self, recipe: Recipe) -> None:
+    def keep(self, recipe: Recipe) -> None:
         header = {"format": FORMAT, "instant": instant.__version__}
         self._write("recipe.json", {**header, "recipe": recipe.to_json()})
 

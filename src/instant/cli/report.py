@@ -26,7 +26,6 @@ def report(
 ) -> None:
     """One page that shows a run: accuracy against the baseline, curves, thresholds, T, a gallery, warnings."""
     from instant.engine.build import source_for, split_for
-    from instant.labelling.decisions import check_split
     from instant.run import Run
 
     run = Run(folder)
@@ -34,7 +33,7 @@ def report(
     run.summary()  # or a sentence: the run is not finished
     run.require_named(method)
     split = split_for(recipe, source_for(recipe))
-    check_split(run, split)  # a page, or a baseline, of other data would replace the right one
+    run.require_same(split)  # a page, or a baseline, of other data would replace the right one
     show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out, method=method)
 
 
@@ -59,13 +58,20 @@ def show_report(
     told: Collection[str] = (),
 ) -> None:
     """Write it and say the verdict, and those warnings that were not told during training."""
+    from instant.engine.fit import Interrupted
     from instant.progress import ProgressBar
     from instant.report.baseline import train_baseline
     from instant.report.page import write_report
 
     if with_baseline:
-        with ProgressBar("baseline", console) as bar:
-            train_baseline(run, split, callbacks=[bar])
+        write_report(run, split, out, method=method)  # the run has its page, whatever becomes of the baseline
+        try:
+            with ProgressBar("baseline", console) as bar:
+                train_baseline(run, split, callbacks=[bar])
+        except Interrupted:
+            again = f"instant report {run.quoted} --with-baseline{run.method_option('--method ')}"
+            say(f"{run} is finished, and its report is written without a baseline; for one: {again}")
+            raise
     path, facts = write_report(run, split, out, method=method)
     say(facts.accuracy.verdict + (f" Train one with: {facts.baseline_command}" if facts.baseline_command else ""))
     for warning in facts.warnings:

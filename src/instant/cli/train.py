@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from instant.cli.report import show_report, worth_a_baseline
-from instant.cli.shared import complain, console, key_values, say_problems
+from instant.cli.shared import complain, console, key_values, say, say_problems
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
 
@@ -49,12 +49,17 @@ def train(
     from instant.engine.fit import fit
     from instant.progress import Announcement, ProgressBar
     from instant.report.warnings import Watch
+    from instant.run import Run
 
     words = settings or []
     if resume is not None:
         if (source is not None and "=" not in source) or out is not None or force:
             raise InputError("--resume takes everything from the run folder; give it alone.")
-        job = _resumed(resume, key_values([*([] if source is None else [source]), *words]), labels)
+        given = key_values([*([] if source is None else [source]), *words])
+        if Run(resume).finished:
+            _moved(Run(resume), given, labels)
+            return
+        job = _resumed(Run(resume), given, labels)
     elif source is None:
         raise InputError("name a source to train on, for example: instant train digits labels=10")
     elif source not in SOURCES and (Path(source).exists() or labels is not None):
@@ -89,20 +94,32 @@ class Job(NamedTuple):
     source: Source
 
 
-def _resumed(folder: Path, settings: dict[str, str], labels: Path | None) -> Job:
+def _resumed(run: Run, settings: dict[str, str], labels: Path | None) -> Job:
     """An unfinished run, as its folder has it; `settings` and `labels` say where things are on this machine."""
     from instant.engine.build import source_for
-    from instant.run import Run
 
-    run = Run(folder)
     named = settings.pop("method", None)
     recipe = run.moved(settings, labels)
     run.require_named(named)
     if named not in (None, recipe.method):
         raise InputError(f"{run} was begun with method={recipe.method}, not {named}; leave it out, or train anew.")
-    if run.finished:
-        raise InputError(f"{run} is finished; there is nothing to resume. See it with: instant evaluate {run.quoted}")
     return Job(run, recipe, source_for(recipe))
+
+
+def _moved(run: Run, settings: dict[str, str], labels: Path | None) -> None:
+    """A finished run can still be told where its data is now."""
+    from instant.engine.build import source_for
+
+    if not settings and labels is None:
+        raise InputError(
+            f"{run} is finished; there is nothing to resume. See it with: instant report {run.quoted}"
+            f"{run.method_option('--method ')}"
+        )
+    settings.pop("method", None)
+    recipe = run.moved(settings, labels)
+    run.require_same_samples(source_for(recipe))
+    run.keep(recipe)
+    say(f"{run} is finished; from now on its data is looked for in {recipe.data}.")
 
 
 def _on_own_files(path: Path, labels: Path | None, settings: dict[str, str], out: Path | None, *, force: bool) -> Job:

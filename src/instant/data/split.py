@@ -6,6 +6,7 @@ import hashlib
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -62,13 +63,8 @@ class Split:
     @property
     def hash(self) -> str:
         """Identifies the choice of labelled, validation and pool samples, the labels given, and the names of files."""
-        digest = hashlib.sha256(f"{self.source}|{'|'.join(self.classes)}|{len(self.train)}".encode())
-        for part in (self.labelled, self.targets, self.validation, self.validation_targets, self.pool):
-            digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
-            digest.update(b"|")
-        for name in self.files:  # one for another leaves every position as it was
-            digest.update(name.encode() + b"\0")
-        return digest.hexdigest()[:16]
+        given = (self.labelled, self.targets, self.validation, self.validation_targets, self.pool)
+        return identify(self.source, self.classes, len(self.train), given, self.files)
 
     def record(self) -> dict[str, object]:
         """What a run folder keeps of the split."""
@@ -84,6 +80,17 @@ class Split:
             "pool": len(self.pool),
             "budget": self.budget,
         }
+
+
+def identify(source: str, classes: Sequence[str], size: int, given: Sequence[Any], files: Sequence[str]) -> str:
+    """The hash of a split; where samples are files their names say which they are, and the folder may be renamed."""
+    digest = hashlib.sha256(f"{'' if files else source}|{'|'.join(classes)}|{size}".encode())
+    for part in given:
+        digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
+        digest.update(b"|")
+    for name in files:  # one for another leaves every position as it was
+        digest.update(name.encode() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def make_split(source: Source, *, labels: int | None, validation: int = 0, seed: int = 0) -> Split:

@@ -55,8 +55,7 @@ def evaluate_run(run: Run, source: Source, *, device: str = "auto") -> dict[str,
                 f"{source.name} has no test samples with a known class, and {run} held no labels out for validation; "
                 f"there is nothing to evaluate it on. See what its labels are worth with: instant certify {run.quoted}"
             )
-        if max(split["validation"]) >= len(source.train):
-            raise InputError(f"the data of {run} has changed: fewer samples than it was trained on. Put them back.")
+        run.require_same_samples(source)
         part, store = "validation", source.train.take(np.array(split["validation"]))
         targets = np.array(split["validation_targets"])
     where = choose_device(device)

@@ -48,7 +48,7 @@ def decide(
     `method` names the code of a run of your own method. Samples go through the network in batches, and the table is all
     that grows with their number.
     """
-    check_split(run, split)
+    run.require_same(split)
     judge, classes, shape = load_judge(run, method)
     require_rule(judge, run)
     if store is not None and store.shape != shape:
@@ -56,15 +56,6 @@ def decide(
     rows = split.pool if store is None else np.arange(len(store))
     samples = split.train if store is None else store
     return decide_rows(judge.to(choose_device(device)), samples, rows, classes, batch=batch)
-
-
-def check_split(run: Run, split: Split) -> None:
-    """The pool must be the one the run learnt on."""
-    if (before := run.split_record().get("hash")) != split.hash:
-        raise InputError(
-            f"the data of {run} has changed: its split had the hash {before}, now it is {split.hash}; put the same "
-            "files back, or train again."
-        )
 
 
 @torch.no_grad()

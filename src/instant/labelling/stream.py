@@ -24,7 +24,7 @@ from instant.data.split import Split
 from instant.data.store import Store, let_go
 from instant.engine.device import choose_device
 from instant.errors import InputError
-from instant.labelling.decisions import check_split, decide_rows
+from instant.labelling.decisions import decide_rows
 from instant.labelling.formats import FORMATS
 from instant.labelling.inputs import open_samples
 from instant.labelling.judge import load_judge, require_rule
@@ -131,9 +131,7 @@ def _from_path(path: Path, shape: tuple[int, ...], listed: Path) -> _Job:
     try:
         store, ids, by = open_samples(path, shape, problems)
     finally:
-        listed.unlink(missing_ok=True)  # of an earlier call
-        if problems:
-            write_problems(listed, problems)
+        write_problems(listed, problems)
 
     def names(rows: np.ndarray) -> list[str]:
         return [str(row) if ids is None else ids[row] for row in rows.tolist()]
@@ -142,7 +140,7 @@ def _from_path(path: Path, shape: tuple[int, ...], listed: Path) -> _Job:
 
 
 def _from_pool(run: Run, split: Split) -> _Job:
-    check_split(run, split)
+    run.require_same(split)
 
     def names(rows: np.ndarray) -> list[str]:
         return [split.files[row] if split.files else str(row) for row in rows.tolist()]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from instant.data.files import atomic
+from instant.errors import InputError
 
 
 class Flaw(NamedTuple):
@@ -23,8 +24,24 @@ def shown(name: str) -> str:
 
 
 def write_problems(path: Path, problems: Iterable[Flaw]) -> None:
-    """The table `file,reason`, in the order of the names."""
+    """The table `file,reason`, in the order of the names, in place of an earlier one; none where nothing is wrong."""
+    rows = sorted({Flaw(shown(name), shown(reason)) for name, reason in problems})
+    if path.exists() and not _is_list(path):
+        if rows:
+            raise InputError(f"{path} is there, and is no list of problems, which would take its place; move it away.")
+        return
+    if not rows:
+        path.unlink(missing_ok=True)
+        return
     with atomic(path, "w") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(Flaw._fields)
-        table.writerows(sorted({Flaw(shown(name), shown(reason)) for name, reason in problems}))
+        table.writerows(rows)
+
+
+def _is_list(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.readline(64).strip() == ",".join(Flaw._fields).encode()
+    except OSError:  # a folder, say
+        return False
