@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+import signal
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import instant.report.page
 from instant.cli import main
 from instant.engine.fit import fit
 from instant.errors import InputError
+from instant.progress import ProgressBar
 from instant.report.baseline import find_baseline, train_baseline
 from instant.report.charts import Series, heat_map, line_chart, pair_bars, strips
 from instant.report.facts import Facts, collect, compare, transition_of
@@ -262,6 +264,31 @@ def test_the_command_writes_it(
     assert "the run is kept, but its report is not written (no ink)" in capsys.readouterr().err
     assert Run(folder).finished
     assert not (folder / "report.html").exists()  # that of the run before it is gone
+
+
+def test_ctrl_c_during_the_baseline_leaves_the_run_its_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
+    np.savez("x.npz", x=x, y=y)
+
+    def stop(bar: ProgressBar, step: int) -> None:
+        if Run("run").finished and step == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(ProgressBar, "step", stop)
+    tiny = ["steps=2", "batch=4", "ratio=2", "device=cpu", "validation=2"]
+    assert main(["train", "x.npz", *tiny, "--out", "run", "--baseline"]) == 130
+    told = capsys.readouterr()
+    assert (
+        "run is finished, and its report is written without a baseline; for one: instant report run --with" in told.out
+    )
+    assert Path("run/report.html").exists()
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "run", "--with-baseline"]) == 0
+    assert Run("run/baseline").finished
 
 
 def test_no_baseline_is_trained_where_nothing_could_be_compared(
