@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from instant.data.folder.labels import match_labels
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.folder.read import read_own
 from instant.data.folder.survey import Survey
+from instant.data.folder.table import read_table
 from instant.errors import InputError
 
 # --- layouts ----------------------------------------------------------------------------------------------------
@@ -115,6 +117,54 @@ def test_a_table_as_spreadsheets_write_it(tmp_path: Path) -> None:
     source, flaws = read(tmp_path / "p", tmp_path / "l.csv")
     assert labelled(source) == {"000.png": "Käfer", "001.png": "dog"}
     assert set(flaws) == {"000.png", "001.png"}  # each the only one of its class
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "labels"),
+    [
+        ("file,label\na,cat\n,,\nb,dog,, \n", ["a", "", "b"], ["cat", "", "dog"]),
+        ("file,label\na,cat,\nb,dog,,\n", ["a", "b"], ["cat", "dog"]),
+        ("\nfile,label\ra\r  \rb,dog\r", ["a", "b"], ["", "dog"]),
+        (',file , LABEL\r\n0,"a\nb","x, ""y"""\r\n1,c,"d"e\r\n', ["a\nb", "c"], ['x, "y"', "de"]),
+        ("file,label,label\na,cat,dog\n", ["a"], ["cat"]),
+        ("label\ncat\n\n007\n", None, ["cat", "", "007"]),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_rows_of_text(tmp_path: Path, text: str, files: list[str] | None, labels: list[str]) -> None:
+    (tmp_path / "l.csv").write_text(text, newline="")
+    assert read_table(tmp_path / "l.csv") == (files, labels)
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    limit = csv.field_size_limit()
+    (tmp_path / "l.csv").write_text(f"outline,file,label\n{'x' * (limit + 1)},a,cat\n")
+    assert read_table(tmp_path / "l.csv") == (["a"], ["cat"])
+    assert csv.field_size_limit() == limit  # it is of the whole process
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "file,label\n000.png,cat, tabby\n001.png,cat, siamese\n",
+            "l.csv, line 2: expected 2 cells as in the first line, got 3 ('000.png', 'cat', ' tabby'). "
+            "Put quotes around a name with a comma, and no space before them.",
+        ),
+        (
+            'file,label\n\n"0\n0",cat\na,b,,c\n',
+            "line 5: expected 2 cells as in the first line, got 4 ('a', 'b', '', 'c')",
+        ),
+        ("file;label\na;b;c\n", "Put quotes around a name with a semicolon"),
+        ("label\ncat, tabby\n", "expected 1 cell as in the first line, got 2"),
+        ('file,label\na,cat\nb,"dog\nc,cat\n', "cannot be read as a table of text (a quote is left open in line 3)"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_row_with_too_many_cells(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "l.csv").write_text(text)
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read_table(tmp_path / "l.csv")
 
 
 def test_paths_as_other_systems_write_them(tmp_path: Path) -> None:
