@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from folders import labelled, photos, plain, read
 
-from instant.data.folder.labels import match_labels
+from instant.data.folder.labels import match_labels, ways
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.folder.read import read_own
 from instant.data.folder.survey import Survey
@@ -191,6 +191,24 @@ def test_paths_as_other_systems_write_them(tmp_path: Path) -> None:
         else:
             assert (found, [flaw.file for flaw in flaws]) == ({}, [file])
             assert name is None or name in flaws[0].reason
+
+
+def test_spaces_around_a_name_may_belong_to_it(tmp_path: Path) -> None:
+    names = (" a.png", "a.png", "b.png", "d/ c.png", "d/c.png ", "d/c.png")
+    files = [" a.png", "a.png", "  b.png ", "d\\ c.png", "d\\c.png ", "d/c.png"]
+    for chosen in ([0], [1], [4], list(range(len(files)))):
+        flaws: list[Flaw] = []
+        found = match_labels([files[i] for i in chosen], [str(i) for i in chosen], names, tmp_path / "p", flaws)
+        assert (found, flaws) == ({names[i]: str(i) for i in chosen}, [])
+    assert ways(" /etc/passwd", tmp_path) == [" /etc/passwd"]  # within the folder
+
+
+def test_a_table_of_paths_with_spaces_around_them(tmp_path: Path) -> None:
+    for name in (" a.png", "a.png", "b.png"):
+        plain((1, 1, 1)).save(tmp_path / name)
+    (tmp_path / "all.csv").write_text("file,label\n a.png,cat\na.png,dog\n b.png ,dog\n")
+    source, _ = read(tmp_path / "all.csv")
+    assert labelled(source) == {" a.png": "cat", "a.png": "dog", "b.png": "dog"}
 
 
 def test_a_table_of_paths_with_backslashes(tmp_path: Path) -> None:

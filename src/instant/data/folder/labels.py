@@ -18,7 +18,7 @@ def inside(name: str, root: Path) -> str | None:
     >>> [inside(name, Path("/photos")) for name in ("./a/../b.jpg", "/photos/b.jpg", "../b.jpg", "/etc/passwd")]
     ['b.jpg', 'b.jpg', None, None]
     """
-    plain = posixpath.normpath(name.strip())
+    plain = posixpath.normpath(name)
     if posixpath.isabs(plain):
         for base in dict.fromkeys((str(root), str(root.resolve()))):
             if plain.startswith(base.rstrip("/") + "/"):
@@ -30,7 +30,8 @@ def inside(name: str, root: Path) -> str | None:
 def ways(file: str, root: Path) -> list[str]:
     """The names within the folder that a table may mean by a path, the likeliest first; none where it leads outside.
 
-    As it stands, with slashes where another system writes backslashes, and from the folder's own name on.
+    As it stands, without spaces around it, with slashes where another system writes backslashes, and from the folder's
+    own name on.
 
     >>> ways("C:\\\\me\\\\photos\\\\a\\\\1.jpg", Path("/data/photos"))[-1]
     'a/1.jpg'
@@ -38,7 +39,8 @@ def ways(file: str, root: Path) -> list[str]:
     plain = file.strip()
     slashed = plain.replace("\\", "/")
     _, home, tail = f"/{slashed}".partition(f"/{os.path.basename(os.path.abspath(root))}/")
-    found = (inside(way, root) for way in dict.fromkeys((plain, slashed, tail if home else plain)))
+    spelt = (file, plain, file.replace("\\", "/"), slashed, tail if home else plain)
+    found = (inside(way, root) for way in dict.fromkeys(spelt))
     return list(dict.fromkeys(name for name in found if name is not None))
 
 
