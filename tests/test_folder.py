@@ -168,7 +168,7 @@ def test_a_row_with_too_many_cells(tmp_path: Path, text: str, sentence: str) -> 
 
 
 def test_paths_as_other_systems_write_them(tmp_path: Path) -> None:
-    names = ("A/B.JPG", "A/e\u0301.png", "C.png", "c.png")
+    names = ("A/B.JPG", "A/e\u0301.png", "C.png", "c.png", "p/d.png", "d.png")
     meant = {
         "A\\B.JPG": "A/B.JPG",
         "a/b.jpg": "A/B.JPG",
@@ -176,6 +176,9 @@ def test_paths_as_other_systems_write_them(tmp_path: Path) -> None:
         "p/A/B.JPG": "A/B.JPG",
         "C:\\Users\\me\\p\\A\\B.JPG": "A/B.JPG",
         "../p/A/B.JPG": "A/B.JPG",
+        "D:\\p\\old\\p\\A\\B.JPG": "A/B.JPG",
+        "D:\\p\\p\\p\\A\\B.JPG": "A/B.JPG",
+        "D:\\p\\p\\d.png": "p/d.png",
         "A/\u00e9.png": "A/e\u0301.png",
         "c.png": "c.png",
         "C.PNG": "C.png, c.png",

@@ -31,15 +31,18 @@ def ways(file: str, root: Path) -> list[str]:
     """The names within the folder that a table may mean by a path, the likeliest first; none where it leads outside.
 
     As it stands, without spaces around it, with slashes where another system writes backslashes, and from the folder's
-    own name on.
+    own name on, wherever that stands in it.
 
     >>> ways("C:\\\\me\\\\photos\\\\a\\\\1.jpg", Path("/data/photos"))[-1]
     'a/1.jpg'
     """
     plain = file.strip()
     slashed = plain.replace("\\", "/")
-    _, home, tail = f"/{slashed}".partition(f"/{os.path.basename(os.path.abspath(root))}/")
-    spelt = (file, plain, file.replace("\\", "/"), slashed, tail if home else plain)
+    spelt = [file, plain, file.replace("\\", "/"), slashed]
+    home, tail = f"/{os.path.basename(os.path.abspath(root))}/", f"/{slashed}"
+    while home in tail:
+        tail = tail[tail.index(home) + len(home) - 1 :]  # from its last slash on, which the next may begin with
+        spelt.append(tail[1:])
     found = (inside(way, root) for way in dict.fromkeys(spelt))
     return list(dict.fromkeys(name for name in found if name is not None))
 
