@@ -224,6 +224,31 @@ def test_a_table_of_paths_with_backslashes(tmp_path: Path) -> None:
     assert set(flaws) == {"p/000.png", "..\\all.csv"}  # the only one of its class, and one that is not there
 
 
+def test_a_table_of_paths_in_other_case(tmp_path: Path) -> None:
+    photos(tmp_path / "photos", count=4)
+    (tmp_path / "other").mkdir()
+    for name in ("other/a.png", "other/A.png", "other/b.png", "e\u0301.png"):
+        plain((1, 1, 1)).save(tmp_path / name)
+    (tmp_path / "Link").symlink_to("photos")
+    (tmp_path / "out").symlink_to(tmp_path.parent)
+    rows = ("PHOTOS/000.PNG,x", "Photos\\001.png,y", "photos/002.png,x", "LINK/003.png,y", "\u00e9.png,x")
+    wrong = ("Other/a.PNG,y", "photos/000.PNG/1.png,x", "PHOTOS,x", "gone/1.png,")
+    (tmp_path / "all.csv").write_text("\n".join(("file,label", *rows, *wrong)))
+    source, flaws = read(tmp_path / "all.csv")
+    assert labelled(source) == {
+        "photos/000.png": "x",
+        "photos/001.png": "y",
+        "photos/002.png": "x",
+        "Link/003.png": "y",
+        "e\u0301.png": "x",
+    }
+    assert len(source.train) == 5
+    assert flaws == {
+        **{row.split(",")[0]: "there is no image of this name in the folder; its label is not used" for row in wrong},
+        "gone/1.png": "there is no image of this name in the folder; its row is not used",
+    }
+
+
 def test_grey_only_where_every_image_is(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     for number in range(300):

@@ -56,14 +56,14 @@ def match_labels(
     other systems have it, where that fits one file only.
     """
     # what is asked for is kept, not what is there: a table has a few names where a folder may have a million
-    asked = {_alike(way) for file in files for way in ways(file, root)}
+    asked = {alike(way) for file in files for way in ways(file, root)}
     whole: defaultdict[str, list[str]] = defaultdict(list)
     last: defaultdict[str, list[str]] = defaultdict(list)
     for name in names:
-        alike = _alike(name)
-        if alike in asked:
-            whole[alike].append(name)
-        if "/" in alike and (end := posixpath.basename(alike)) in asked:
+        key = alike(name)
+        if key in asked:
+            whole[key].append(name)
+        if "/" in key and (end := posixpath.basename(key)) in asked:
             last[end].append(name)
     found: dict[str, str] = {}
     disputed: set[str] = set()
@@ -81,14 +81,14 @@ def match_labels(
             reason = (
                 f"the name fits {len(fits)} files ({', '.join(fits[:3])}); write the path from the folder"
                 if fits
-                else "there is no image of this name in the folder; its label is not used"
+                else f"there is no image of this name in the folder; its {'label' if label else 'row'} is not used"
             )
             problems.append(Flaw(file, reason))
             continue
         name = fits[0]
         if not label:
             continue
-        if name in found and _alike(found[name]) != _alike(label):
+        if name in found and alike(found[name]) != alike(label):
             disputed.add(name)
             problems.append(Flaw(name, f"it has two labels, {found[name]!r} and {label!r}; neither is used"))
         elif name in found:
@@ -101,12 +101,12 @@ def match_labels(
 def _fits(meant: Sequence[str], *known: dict[str, list[str]]) -> list[str]:
     """The name that is there as it is written, or all that are alike; of whole names first, then of last ones."""
     for way in meant:
-        if way in known[0].get(_alike(way), ()):
+        if way in known[0].get(alike(way), ()):
             return [way]
-    return next((by[key] for by in known for key in map(_alike, meant) if key in by), [])
+    return next((by[key] for by in known for key in map(alike, meant) if key in by), [])
 
 
-def _alike(text: str) -> str:
+def alike(text: str) -> str:
     """The same for names that differ in case, spaces or composed letters only."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
@@ -116,7 +116,7 @@ def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, s
     counts = Counter(labels.values())
     classes: defaultdict[str, list[str]] = defaultdict(list)
     for label in sorted(counts):
-        classes[_alike(label)].append(label)
+        classes[alike(label)].append(label)
     kept = {label: max(group, key=lambda one: counts[one]) for group in classes.values() for label in group}
     for name, label in labels.items():
         if kept[label] != label:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from instant.data.folder.labels import match_labels, merge_spellings, ways
+from instant.data.folder.labels import alike, match_labels, merge_spellings, ways
 from instant.data.folder.names import Names
 from instant.data.folder.problems import Flaw
 from instant.data.folder.table import FileTable, read_table
@@ -56,15 +57,50 @@ def _find(path: Path, problems: list[Flaw]) -> tuple[Listing, FileTable | None]:
         root, table = path.parent, read_table(path)
         if table.files is None:
             raise InputError(f"{path}: expected a column file with the paths of the images, from the table's folder.")
-        meant = (
-            [way for way in ways(file, root) if os.path.lexists(root / way)] for file in table.files if file.strip()
-        )
-        names, key = _take(root, iter(sorted({there[0] for there in meant if there})), problems)
+        names, key = _take(root, iter(sorted(_named(table.files, root, problems))), problems)
     if not names:
         raise InputError(
             f"{path} holds no image files ({', '.join(sorted(IMAGES))}); name the folder or table of your images."
         )
     return Listing(root, names, {}, key), table
+
+
+def _named(files: Sequence[str], root: Path, problems: list[Flaw]) -> set[str]:
+    """What is there of the files of a table; where nothing is as it is written, what is alike, if that is one file."""
+    there: set[str] = set()
+    absent = []
+    for file in files:
+        if file.strip():
+            meant = ways(file, root)
+            if way := next((way for way in meant if os.path.lexists(root / way)), None):
+                there.add(way)
+            else:
+                absent.append([alike(way) for way in meant])
+    asked = {way for meant in absent for way in meant}
+    above = {way[:end] for way in asked for end, mark in enumerate(way) if mark == "/"}
+    fits: defaultdict[str, list[str]] = defaultdict(list)
+    for name in _those_alike(root, asked, above, problems) if asked else ():
+        fits[alike(name)].append(name)
+    for meant in absent:
+        found = next((fits[way] for way in meant if way in fits), [])
+        there.update(found if len(found) == 1 else ())
+    return there
+
+
+def _those_alike(root: Path, asked: set[str], above: set[str], problems: list[Flaw], below: str = "") -> Iterator[str]:
+    """Names of the files that are alike those asked for; of the folders only those above them are looked into."""
+    try:
+        found, folders, links = _look(root / below)
+    except OSError as error:
+        problems.append(Flaw(below or ".", f"the folder cannot be read: {error.strerror or error}"))
+        return
+    for last in found:
+        name = f"{below}/{last}" if below else last
+        if last not in folders and last not in links:
+            if alike(name) in asked:
+                yield name
+        elif alike(name) in above:
+            yield from _those_alike(root, asked, above, problems, name)
 
 
 def _labels(
