@@ -160,6 +160,13 @@ def test_sheets_as_spreadsheets_write_them(separator: str, tmp_path: Path) -> No
     assert read_sheet(path, DRAWN, CLASSES) == {"4": "cat", "8": "?", "15": "dog"}
 
 
+@pytest.mark.parametrize("head", ["ID;Label;note", "Id; LABEL ;note", "id;label;Label", "id;label;ID"])
+def test_columns_of_a_sheet_in_any_case(head: str, tmp_path: Path) -> None:
+    path = tmp_path / "checked.csv"
+    path.write_text(f"{head}\n4;cat;x\n8;dog;y\n15;?;z\n")
+    assert read_sheet(path, DRAWN, CLASSES) == {"4": "cat", "8": "dog", "15": "?"}
+
+
 def test_empty_rows_and_spaces_that_belong_to_a_name(tmp_path: Path) -> None:
     path = tmp_path / "checked.csv"
     path.write_text("id,label\n a.png, cat \nb.png,dog\n,\n,,\n")

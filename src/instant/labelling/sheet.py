@@ -85,7 +85,10 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
     head = text.partition("\n")[0]
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), restval="")
     try:
-        if not {"id", "label"} <= set(reader.fieldnames or ()):
+        names = list(reader.fieldnames or ())
+        plain = [name.strip().casefold() for name in names]
+        reader.fieldnames = [name if low in names else low for name, low in zip(names, plain)]  # id comes before ID
+        if not {"id", "label"} <= set(reader.fieldnames):
             raise InputError(f"{path}: expected a first line with the columns id and label, got {head.strip()[:80]!r}.")
         rows = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
