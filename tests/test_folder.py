@@ -269,6 +269,17 @@ def test_what_images_are_like(tmp_path: Path) -> None:
     assert seen == [Survey(median=20, equal=False, grey=False)]
 
 
+@pytest.mark.parametrize("odd", [(9, 9), (40, 30)])
+def test_of_one_size_only_where_every_image_is(odd: tuple[int, int], tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    for number in range(260):  # every second is looked at first: the even ones
+        plain((1, 2, 3), odd if number == 201 else (9, 9)).save(tmp_path / "p" / f"{number:03d}.png")
+    (tmp_path / "l.csv").write_text("file,label\n000.png,x\n001.png,y\n")
+    seen: list[Survey] = []
+    read_own(tmp_path / "p", tmp_path / "l.csv", lambda survey: seen.append(survey) or 8, [], progress=False)
+    assert seen == [Survey(median=9, equal=odd == (9, 9), grey=False)]
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------
 
 

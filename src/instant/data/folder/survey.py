@@ -6,6 +6,7 @@ import json
 import statistics
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,8 +36,8 @@ class _Header(NamedTuple):
 def survey(listing: Listing, home: Path) -> Survey | None:
     """From the headers of some hundred files, evenly apart; None where none can be read. Kept below `home`.
 
-    A set counts as grey only if every file is, so where those few are grey the others are looked at too, up to the
-    first with colours.
+    A set counts as grey, or as of one size, only if every file is: where those few are, the others are looked at too,
+    up to the first that differs.
     """
     kept = home / listing.key / "survey.json"
     if kept.exists():
@@ -45,15 +46,16 @@ def survey(listing: Listing, home: Path) -> Survey | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's remarks on metadata
         headers = list(_headers(listing, listing.names[::every])) or list(_headers(listing, listing.names))
-        grey = all(header.grey for header in headers) and all(h.grey for h in _headers(listing, listing.names))
-    if not headers:
-        return None
-    first = headers[0]
-    found = Survey(
-        median=round(statistics.median(min(header.width, header.height) for header in headers)),
-        equal=first.width == first.height and all(header[:2] == first[:2] for header in headers),
-        grey=grey,
-    )
+        if not headers:
+            return None
+        width, height, _ = headers[0]
+        grey, equal = True, width == height
+        for header in chain(headers, _headers(listing, listing.names)):
+            grey, equal = grey and header.grey, equal and header[:2] == (width, height)
+            if not (grey or equal):
+                break
+    median = round(statistics.median(min(header.width, header.height) for header in headers))
+    found = Survey(median=median, equal=equal, grey=grey)
     kept.parent.mkdir(parents=True, exist_ok=True)
     with atomic(kept, "w") as file:
         json.dump(found._asdict(), file)
