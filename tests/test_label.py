@@ -48,7 +48,7 @@ def test_the_pool_and_its_past(trained: tuple[Run, Split], tmp_path: Path) -> No
     out = tmp_path / "new folder" / "labels.parquet"
     done = label(run, out, pool=lambda: split)
     table, found, past = pd.read_parquet(out), decide(run, split), run.sample_history()
-    assert done == (120, int(found.accepted.sum()), 0, 0)
+    assert done == (120, int(found.accepted.sum()), 0, 0, 0)
     assert 0 < done.accepted < 120
     assert table["id"].tolist() == [str(i) for i in split.pool]
     assert table["label"].tolist() == [split.classes[k] for k in found.label]

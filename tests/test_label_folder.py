@@ -61,6 +61,22 @@ def test_files_are_labelled_as_their_pixels_are(capsys: Capture) -> None:
     pd.testing.assert_frame_equal(files, pixels)
 
 
+def test_what_is_held_out_for_validation_gets_no_row_and_is_counted(capsys: Capture) -> None:
+    words = ["steps=6", "batch=4", "ratio=2", "device=cpu", "side=8", "validation=4"]
+    assert main(["train", "photos", *words, "--labels", "labels.csv", "--out", "held"]) == 0
+    capsys.readouterr()
+    assert main(["label", "held", "--out", "own.csv"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("own.csv: 20 samples, ")  # of 24 files
+    assert second == "4 samples held out for validation are not among them."
+    kept = {f"{row:03d}.png" for row in Run("held").split_record()["validation"]}
+    assert len(kept) == 4
+    assert set(pd.read_csv("own.csv")["id"]) == {path.name for path in Path("photos").iterdir()} - kept
+    assert main(["label", "held", "new", "--out", "new.csv"]) == 0
+    assert main(["label", "run", "--out", "all.csv"]) == 0
+    assert "held out" not in capsys.readouterr().out
+
+
 def test_an_interrupted_call_goes_on_unless_a_file_has_changed() -> None:
     def stop(done: int, total: int) -> None:
         raise Stop
@@ -78,7 +94,7 @@ def test_an_interrupted_call_goes_on_unless_a_file_has_changed() -> None:
 def test_a_list_of_problems_goes_when_they_are_gone() -> None:
     Path("new/bad.jpg").write_text("no image")
     Path("paths.csv").write_text("file\nnew/00.png\nnew/bad.jpg\nnew/gone.png\n../secret.png\n")
-    assert label(Run("run"), Path("found.csv"), path=Path("paths.csv"), form="csv") == (1, 0, 0, 3)
+    assert label(Run("run"), Path("found.csv"), path=Path("paths.csv"), form="csv") == (1, 0, 0, 3, 0)
     assert listed("found.problems.csv").keys() == {"new/bad.jpg", "new/gone.png", "../secret.png"}
     assert label(Run("run"), Path("found.csv"), path=Path("new"), form="csv", force=True).problems == 1
     Path("new/bad.jpg").unlink()

@@ -67,3 +67,6 @@ def label(
         say_problems(problems_of(out), done.problems)
     again = f" ({done.resumed:,} from an earlier call)" if done.resumed else ""
     typer.echo(f"{out}: {done.samples:,} samples{again}, {done.accepted:,} accepted")
+    if done.held_out:
+        were = "sample held out for validation is" if done.held_out == 1 else "samples held out for validation are"
+        typer.echo(f"{done.held_out:,} {were} not among them.")

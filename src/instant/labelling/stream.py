@@ -41,6 +41,7 @@ class Labelled(NamedTuple):
     accepted: int
     resumed: int  # of the samples, those found in shards of an earlier call
     problems: int = 0  # files that could not be labelled, listed in `problems_of(out)`
+    held_out: int = 0  # of the run's own samples, those kept for validation: no part of its pool
 
 
 class _Job(NamedTuple):
@@ -52,6 +53,7 @@ class _Job(NamedTuple):
     past: Past | None
     known_by: dict[str, Any]
     problems: int = 0
+    held_out: int = 0
 
 
 def label(
@@ -105,7 +107,7 @@ def label(
         with atomic(out) as file:
             FORMATS[form](iter(counted), pq.read_schema(shards[0]), file, run.path.resolve().name)
         _remove(parts)
-    return Labelled(total, counted.accepted, resumed, job.problems)
+    return Labelled(total, counted.accepted, resumed, job.problems, job.held_out)
 
 
 def problems_of(out: Path) -> Path:
@@ -145,7 +147,7 @@ def _from_pool(run: Run, split: Split) -> _Job:
     def names(rows: np.ndarray) -> list[str]:
         return [split.files[row] if split.files else str(row) for row in rows.tolist()]
 
-    return _Job(split.train, split.pool, names, Past(run), {"split": split.hash})
+    return _Job(split.train, split.pool, names, Past(run), {"split": split.hash}, held_out=len(split.validation))
 
 
 def _prepare(parts: Path, job: dict[str, Any]) -> None:
