@@ -377,7 +377,7 @@ def test_help_does_not_wait_for_torch() -> None:
 def test_a_run_with_validation_says_what_it_costs(capsys: Capture, tmp_path: Path) -> None:
     assert main(["train", "digits", *TINY, "validation=20", "--out", "run"]) == 0
     out = capsys.readouterr().out
-    assert "digits: 1417 unlabelled images, 10 labelled, 20 more for validation: 30 labels in all; instant with" in out
+    assert "digits: 1417 images, 10 of them labelled, 20 more for validation: 30 labels in all; instant with" in out
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["label_budget"]["total"] == 30
 
 

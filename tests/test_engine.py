@@ -242,7 +242,7 @@ def test_without_a_terminal_there_is_a_plain_line_per_evaluation(
     folder = tmp_path / "with [/b] and a very long name, so that a line of eighty columns would be broken in two"
     assert main([*COMMAND[3:], "steps=4", "evaluate_every=2", "--out", str(folder)]) == 0
     first, second, third, *table = capsys.readouterr().out.splitlines()
-    assert first.startswith("digits: 1437 unlabelled images, 10 labelled; instant with small_cnn, 4 steps; run folder")
+    assert first.startswith("digits: 1437 images, 10 of them labelled; instant with small_cnn, 4 steps; run folder")
     assert first.endswith(str(folder))
     number = r"[\d.]+"
     line = rf"accuracy {number} % · used {number} % · threshold {number}"

@@ -303,7 +303,7 @@ def test_no_baseline_is_trained_where_nothing_could_be_compared(
     assert main(["train", "x.npz", *tiny, "--baseline"]) == 0
     out = capsys.readouterr().out
     assert out.count(sentence) == 1
-    assert out.index(sentence) < out.index("x: 40 unlabelled samples")  # before the time is spent
+    assert out.index(sentence) < out.index("x: 40 samples, 8 of them labelled")  # before the time is spent
     assert main(["report", "run", "--with-baseline"]) == 0
     assert capsys.readouterr().out.count(sentence) == 1
     assert not Path("run/baseline").exists()

@@ -43,7 +43,7 @@ class Announcement(Callback):
     def start(self, recipe: Recipe, split: Split, step: int) -> None:
         budget = split.budget
         things = "images" if split.train.is_images else "samples"
-        words = f"{split.source}: {len(split.pool)} unlabelled {things}, {budget['training']} labelled"
+        words = f"{split.source}: {len(split.pool)} {things}, {budget['training']} of them labelled"
         if recipe.labels not in (None, budget["training"]):
             words += f" (all: {recipe.method} takes every label, not labels={recipe.labels})"
         if budget["validation"]:
