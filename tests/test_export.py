@@ -147,6 +147,18 @@ def test_the_command(finished: Run, tmp_path: Path, capfd: pytest.CaptureFixture
     assert not (tmp_path / "no").exists()
 
 
+@pytest.mark.parametrize("option", ["--onnx", "--safetensors"])
+def test_a_file_that_cannot_be_written(
+    option: str, finished: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / ("x" * 250)  # the temporary file beside it has a longer name, too long for a file system
+    assert main(["export", str(finished), option, str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"instant: {path} cannot be written (File name too long); choose a folder you may write to, with space left.\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_the_extra_it_is_a_sentence(
     finished: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from instant.data.files import atomic
-from instant.engine.checkpoint import load_tensors, save_tensors
+from instant.engine.checkpoint import load_tensors, write_tensors
 from instant.errors import InputError
 from instant.labelling.judge import Judge, load_judge
 from instant.run import Run
@@ -71,11 +71,8 @@ def export_onnx(run: Run, path: Path, *, force: bool = False, method: str | None
         )
     for name, value in _card(run).items():
         proto.metadata_props.append(onnx.StringStringEntryProto(key=name, value=value))
-    try:
-        with atomic(path) as file:
-            file.write(proto.SerializeToString())
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror or error}).") from error
+    with _writing(path), atomic(path) as file:
+        file.write(proto.SerializeToString())
     return outputs
 
 
@@ -83,7 +80,9 @@ def export_safetensors(run: Run, path: Path, *, force: bool = False) -> None:
     """Write the weights of the judged network, with what rebuilds it as the file's metadata."""
     require_free(path, force)
     run.load_model()  # or a sentence: the two do not fit
-    save_tensors(path, load_tensors(run.path / "model.safetensors")[0], _card(run))
+    tensors, card = load_tensors(run.path / "model.safetensors")[0], _card(run)
+    with _writing(path):
+        write_tensors(path, tensors, card)
 
 
 def require_free(path: Path, force: bool) -> None:
@@ -99,6 +98,16 @@ def require_free(path: Path, force: bool) -> None:
 def _card(run: Run) -> dict[str, str]:
     """model.json as text, each entry JSON of its own."""
     return {name: json.dumps(value) for name, value in run.load_model()[1].items()}
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror or error}); choose a folder you may write to, with space left."
+        ) from error
 
 
 @contextmanager

@@ -13,13 +13,18 @@ from instant.data.files import atomic
 from instant.errors import InputError
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:
+def write_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:
     """Write to a temporary name, sync, rename: a full disk or a kill leaves the previous file as it was."""
     plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    with atomic(path) as file:
+        file.write(save(plain, metadata=meta))
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -> None:
+    """A file of a run folder; where it cannot be written, what a person who trains can do."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(path) as file:
-            file.write(save(plain, metadata=meta))
+        write_tensors(path, tensors, meta)
     except OSError as error:
         raise InputError(
             f"{path} could not be written ({error.strerror or error}); what was saved before is intact. "
@@ -30,7 +35,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -
 def load_tensors(
     path: Path, device: str | torch.device = "cpu", *, prefix: str = ""
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and metadata of a file written by `save_tensors`; nothing in it can run code.
+    """Tensors and metadata of a file written by `write_tensors`; nothing in it can run code.
 
     With a `prefix` only tensors of such names are read, and named without it.
     """
