@@ -292,6 +292,27 @@ def test_a_damaged_run(name: str, content: bytes | None, sentence: str, copy: Pa
     assert sentence in refused(["evaluate", str(copy)], capsys)
 
 
+@pytest.mark.parametrize(
+    ("words", "name", "content", "missing"),
+    [
+        (["report"], "summary.json", {"format": 1, "recipe": {}}, "method, backbone, seed, steps, accuracy_of, "),
+        (["label", "--out", "labels.csv"], "split.json", {"format": 1, "recipe": {}}, "hash, classes, validation, "),
+        (["label", "--out", "labels.csv"], "split.json", {"pool": None}, "pool: "),  # of a whole file
+    ],
+)
+def test_a_run_without_what_is_looked_up(
+    words: list[str], name: str, content: dict[str, object], missing: str, copy: Path, capsys: Capture
+) -> None:
+    if None in content.values():
+        whole = json.loads((copy / name).read_text())
+        content = {key: value for key, value in whole.items() if key not in content}
+    (copy / name).write_text(json.dumps(content))
+    sentence = refused([words[0], str(copy), *words[1:]], capsys)
+    assert sentence.startswith(f"{copy / name} lacks {missing}")
+    assert sentence.endswith("Put the file back as it was, or train again.")
+    assert "it was changed, or is of another version of instant (this is " in sentence
+
+
 def test_a_truncated_model(copy: Path, capsys: Capture) -> None:
     whole = (copy / "model.safetensors").read_bytes()
     (copy / "model.safetensors").write_bytes(whole[:-100])

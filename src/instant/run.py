@@ -48,6 +48,12 @@ FILES = (
     Path("split.json"),
 )  # fmt: skip
 
+# What others look up in these files
+SPLIT = ("hash", "classes", "validation", "validation_targets", "pool", "budget")
+SUMMARY = (
+    "method", "backbone", "seed", "steps", "accuracy_of", "utilisation", "pseudo_label_accuracy", "label_budget",
+    "split_hash", "seconds", "device", "versions",
+)  # fmt: skip
 
 ELSEWHERE = ("data", "device", "memory")  # settings that another machine may need otherwise
 
@@ -209,7 +215,7 @@ class Run:
         return Recipe.from_json(header["recipe"])
 
     def split_record(self) -> dict[str, Any]:
-        return self._read("split.json")
+        return self._read_with("split.json", SPLIT)
 
     def save_problems(self, problems: list[Flaw]) -> Path | None:
         """List what is wrong with the data, before training starts; None, and no list, where nothing is.
@@ -286,7 +292,7 @@ class Run:
         self._write("summary.json", summary)
 
     def summary(self) -> dict[str, Any]:
-        return self._read("summary.json")
+        return self._read_with("summary.json", SUMMARY)
 
     def load_model(self) -> tuple[nn.Module, dict[str, Any]]:
         """The trained network in evaluation mode, and its card (classes, shape, normalisation)."""
@@ -371,6 +377,16 @@ class Run:
             raise InputError(f"{path} cannot be read ({error}); is it a complete file?") from error
         if not isinstance(value, dict):
             raise InputError(f"{path} holds a {type(value).__name__}, expected an object with names; it is damaged.")
+        return value
+
+    def _read_with(self, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
+        """A file that holds all of `keys`."""
+        value = self._read(name)
+        if missing := [key for key in keys if key not in value]:
+            raise InputError(
+                f"{self.path / name} lacks {', '.join(missing)}: it was changed, or is of another version of instant "
+                f"(this is {instant.__version__}). Put the file back as it was, or train again."
+            )
         return value
 
     def _read_formatted(self, name: str) -> dict[str, Any]:
