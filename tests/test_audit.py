@@ -141,6 +141,7 @@ DRAWN, CLASSES = ["4", "8", "15"], ("cat", "dog")
         ("id,label\n4,cat\n8\n15,dog\n", "1 of 3 rows have no label, the first in line 3"),
         ("id,label\n4,cat\n8,dog\n", "1 of the 3 rows that were drawn are missing"),
         ("4,cat\n8,dog\n", "columns id and label, got '4,cat'"),
+        ("id,label\n4,cat, tabby\n8,dog,,\n", "line 2 has more cells than the first line; put quotes around a name"),
         ("", "columns id and label, got ''"),
     ],
 )

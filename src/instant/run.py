@@ -49,7 +49,7 @@ FILES = (
 )  # fmt: skip
 
 # What others look up in these files
-SPLIT = ("hash", "classes", "validation", "validation_targets", "pool", "budget")
+SPLIT = ("hash", "classes", "labelled", "targets", "validation", "validation_targets", "pool", "budget")
 SUMMARY = (
     "method", "backbone", "seed", "steps", "accuracy_of", "utilisation", "pseudo_label_accuracy", "label_budget",
     "split_hash", "seconds", "device", "versions",

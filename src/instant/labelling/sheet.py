@@ -90,9 +90,14 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
         reader.fieldnames = [name if low in names else low for name, low in zip(names, plain)]  # id comes before ID
         if not {"id", "label"} <= set(reader.fieldnames):
             raise InputError(f"{path}: expected a first line with the columns id and label, got {head.strip()[:80]!r}.")
-        rows = [(reader.line_num, row) for row in reader]
+        rows: list[tuple[int, dict[Any, Any]]] = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise InputError(
             f"{path} cannot be read after line {reader.line_num} ({error}); is a quote left open?"
         ) from error
+    for line, row in rows:
+        if any(cell.strip() for cell in row.pop(None, ())):
+            raise InputError(
+                f"{path}, line {line} has more cells than the first line; put quotes around a name with a comma."
+            )
     return [(line, row) for line, row in rows if (row["id"] + row["label"]).strip()]  # spreadsheets add empty rows

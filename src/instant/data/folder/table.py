@@ -75,9 +75,7 @@ def _read_csv(path: Path) -> FileTable:
             raise ValueError("it is empty")
         file, label = _places(path, header)
         for line, row in rows:
-            if separator in first and _blank(
-                row
-            ):  # of a single column, one a row, an empty line is a row without label
+            if separator in first and _blank(row):  # in a single column an empty line is a row without label
                 continue
             if any(cell.strip() for cell in row[len(header) :]):  # else empty ones, which spreadsheets leave behind
                 got = ", ".join(map(repr, row[:6]))
