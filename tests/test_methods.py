@@ -86,6 +86,38 @@ def test_unknown_option_names_the_nearest() -> None:
         build_method("instant", problem, transition="hed")
 
 
+def test_a_function_that_is_no_method_is_a_sentence() -> None:
+    problem = Problem(classes=4, features=8, unlabelled=100, steps=10)
+    with pytest.raises(InputError, match=r"method=os:system could not be built \(TypeError: .* not Problem\);"):
+        build_method("os:system", problem)
+    with pytest.raises(InputError, match="method=builtins:repr returned a str, expected an instant"):
+        build_method("builtins:repr", problem)
+
+    def needs_more(problem: Problem, *, gamma: float) -> Match:
+        return Match(Fixed(gamma))
+
+    with pytest.raises(InputError, match=r"method=needs_more .*keyword-only argument: 'gamma'\); expected"):
+        build_method(needs_more, problem)
+    assert isinstance(build_method(needs_more, problem, gamma=0.5), Match)
+
+
+def test_a_mistake_inside_a_method_of_ones_own_stays_visible() -> None:
+    problem = Problem(classes=4, features=8, unlabelled=100, steps=10)
+
+    def adds(problem: Problem) -> Match:
+        return Match(Fixed("0.5" + problem.classes))  # type: ignore[operator]
+
+    def looks_up(problem: Problem) -> Match:
+        return {}["nothing"]
+
+    line = adds.__code__.co_firstlineno + 1
+    with pytest.raises(InputError, match=rf"TypeError: can only .*test_methods\.py line {line}\)") as caught:
+        build_method(adds, problem)
+    assert isinstance(caught.value.__cause__, TypeError)
+    with pytest.raises(KeyError, match="nothing"):
+        build_method(looks_up, problem)
+
+
 def test_the_released_variant_differs_in_every_row() -> None:
     paper, release = method_options("instant"), method_options("instant_released")
     assert {key: (paper[key], release[key]) for key in paper if paper[key] != release[key]} == {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import traceback
 
 from instant.algorithms import METHODS
 from instant.errors import InputError, nearest
@@ -82,7 +83,17 @@ def build_method(name: str | MethodFunction, problem: Problem, **options: object
         elif not takes_any_option(name):
             hint = nearest(option, known) if known else "it has none"
             raise InputError(f"method.{option} is not an option of {shown}; {hint}")
-    method = find_method(name)(problem, **options)
+    try:
+        method = find_method(name)(problem, **options)
+    except TypeError as error:
+        if ours:
+            raise
+        *_, last = traceback.extract_tb(error.__traceback__)
+        place = "" if last.filename == __file__ else f", {last.filename} line {last.lineno}"
+        raise InputError(
+            f"method={shown} could not be built (TypeError: {error}{place}); expected a function(problem, **options) "
+            "that returns an instant.types.Method. Its options are given as method.NAME=VALUE."
+        ) from error
     if not isinstance(method, Method):
         raise InputError(f"method={shown} returned a {type(method).__name__}, expected an instant.types.Method")
     return method
