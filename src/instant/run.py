@@ -95,8 +95,9 @@ class Run:
     def go_on(self, recipe: Recipe, split: Split) -> None:
         """Before resuming: settings and data must be those of the run; where the data are now is kept."""
         began, now = self.recipe().leaves(), recipe.leaves()
+        elsewhere = (*ELSEWHERE, "label_file", "pretrained")
         for name in (*began, *now):
-            if name not in (*ELSEWHERE, "label_file") and began.get(name) != now.get(name):
+            if name not in elsewhere and began.get(name) != now.get(name):
                 raise InputError(
                     f"{self} was begun with {name}={began.get(name)}, not {now.get(name)}; go on with its own recipe, "
                     "or train anew in another folder."

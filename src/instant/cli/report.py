@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from instant.cli.shared import OwnMethod, RunFolder, console, say
+from instant.engine.interrupt import Interrupted
 
 if TYPE_CHECKING:
     from instant.config import Recipe
@@ -58,7 +59,6 @@ def show_report(
     told: Collection[str] = (),
 ) -> None:
     """Write it and say the verdict, and those warnings that were not told during training."""
-    from instant.engine.fit import Interrupted
     from instant.progress import ProgressBar
     from instant.report.baseline import train_baseline
     from instant.report.page import write_report

@@ -110,7 +110,7 @@ def _moved(run: Run, settings: dict[str, str], labels: Path | None) -> None:
     """A finished run can still be told where its data is now."""
     from instant.engine.build import source_for
 
-    if not settings and labels is None:
+    if "data" not in settings and labels is None:
         raise InputError(
             f"{run} is finished; there is nothing to resume. See it with: instant report {run.quoted}"
             f"{run.method_option('--method ')}"
