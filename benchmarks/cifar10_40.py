@@ -45,12 +45,12 @@ PANELS = {
     "pseudo_label_accuracy": "of these, right",
     "threshold": "mean threshold",
 }
-BY_CLASS = "threshold_by_class"  # in the order of the classes
+BY_CLASS = ("threshold_by_class", "called")  # in the order of the classes; the share of the pool that is called so
 COLUMNS = [
-    "name", "seed", "step", *PANELS, BY_CLASS, "transition_diagonal", "seconds", "hardware", "torch", "command",
+    "name", "seed", "step", *PANELS, *BY_CLASS, "transition_diagonal", "seconds", "hardware", "torch", "command",
 ]  # fmt: skip
 
-TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[4:] if name != BY_CLASS)]
+TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[4:] if name not in BY_CLASS)]
 
 
 class Job(NamedTuple):
@@ -175,7 +175,7 @@ def gather(options: argparse.Namespace) -> None:
                 **record,
                 **_where(run),
                 "command": command,
-                BY_CLASS: " ".join(map(str, record.get(BY_CLASS, []))),
+                **{name: " ".join(str(_short(value)) for value in record.get(name, [])) for name in BY_CLASS},
             }
             for record in run.history()
             if "accuracy" in record
@@ -185,6 +185,10 @@ def gather(options: argparse.Namespace) -> None:
         mine = [row for row in rows if (row["name"], row["seed"]) == job]
         if mine:
             print(f"{job.name:10} {job.seed}  step {mine[-1]['step']:6}  {100 * mine[-1]['accuracy']:.2f} %")
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def _where(run: Run) -> dict[str, str]:
