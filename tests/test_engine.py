@@ -64,7 +64,7 @@ def test_drop_path_draws_from_other_streams_than_the_feed() -> None:
 def test_fully_supervised_trains_on_every_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*COMMAND[3:], "method=fully_supervised", "steps=3", "--out", str(tmp_path / "run")]
     assert main(words) == 0
-    assert "1437 labelled (all: fully_supervised takes every label, not labels=10)" in capsys.readouterr().out
+    assert "1437 of them labelled (all: fully_supervised takes every label, not labels=10)" in capsys.readouterr().out
     run = Run(tmp_path / "run")
     assert run.summary()["label_budget"] == {"training": 1437, "validation": 0, "total": 1437}
     assert sorted(run.split_record()["labelled"]) == list(range(1437))
