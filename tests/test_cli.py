@@ -296,7 +296,12 @@ def test_a_damaged_run(name: str, content: bytes | None, sentence: str, copy: Pa
     ("words", "name", "content", "missing"),
     [
         (["report"], "summary.json", {"format": 1, "recipe": {}}, "method, backbone, seed, steps, accuracy_of, "),
-        (["label", "--out", "labels.csv"], "split.json", {"format": 1, "recipe": {}}, "hash, classes, labelled, "),
+        (
+            ["label", "--out", "labels.csv"],
+            "split.json",
+            {"format": 1, "recipe": {}},
+            "source, hash, classes, labelled, ",
+        ),
         (["label", "--out", "labels.csv"], "split.json", {"pool": None}, "pool: "),  # of a whole file
     ],
 )

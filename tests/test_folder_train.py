@@ -122,6 +122,18 @@ def test_a_folder_that_was_renamed(capsys: Capture, monkeypatch: pytest.MonkeyPa
     assert "the samples of ../run have changed" in refused(words, capsys)
 
 
+def test_an_array_that_was_renamed_keeps_its_baseline(capsys: Capture) -> None:
+    x, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
+    np.savez("x.npz", x=x, y=y)
+    assert main(["train", "x.npz", *TINY, "validation=2", "--out", "run", "--baseline"]) == 0
+    trained = Path("run/baseline/summary.json").stat().st_mtime_ns
+    Path("x.npz").rename("z.npz")
+    assert main(["train", "--resume", "run", "data=z.npz"]) == 0
+    assert main(["report", "run", "--with-baseline"]) == 0
+    assert Path("run/baseline/summary.json").stat().st_mtime_ns == trained
+    assert "is finished; there is nothing to resume" in refused(["train", "--resume", "run", "device=cpu"], capsys)
+
+
 def test_a_list_of_problems_takes_nobody_elses_place(capsys: Capture) -> None:
     photos(Path("photos"))
     Path("run").mkdir()

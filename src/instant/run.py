@@ -49,7 +49,7 @@ FILES = (
 )  # fmt: skip
 
 # What others look up in these files
-SPLIT = ("hash", "classes", "labelled", "targets", "validation", "validation_targets", "pool", "budget")
+SPLIT = ("source", "hash", "classes", "labelled", "targets", "validation", "validation_targets", "pool", "budget")
 SUMMARY = (
     "method", "backbone", "seed", "steps", "accuracy_of", "utilisation", "pseudo_label_accuracy", "label_budget",
     "split_hash", "seconds", "device", "versions",
@@ -94,25 +94,35 @@ class Run:
 
     def go_on(self, recipe: Recipe, split: Split) -> None:
         """Before resuming: settings and data must be those of the run; where the data are now is kept."""
+        if (name := self.differs(recipe)) is not None:
+            began, now = (each.leaves().get(name) for each in (self.recipe(), recipe))
+            raise InputError(
+                f"{self} was begun with {name}={began}, not {now}; go on with its own recipe, or train anew in another "
+                "folder."
+            )
+        self.require_same(split)
+        if recipe != self.recipe():
+            self.keep(recipe)
+
+    def differs(self, recipe: Recipe) -> str | None:
+        """The first setting that is another than the run was begun with; where things are may change."""
         began, now = self.recipe().leaves(), recipe.leaves()
         elsewhere = (*ELSEWHERE, "label_file", "pretrained")
-        for name in (*began, *now):
-            if name not in elsewhere and began.get(name) != now.get(name):
-                raise InputError(
-                    f"{self} was begun with {name}={began.get(name)}, not {now.get(name)}; go on with its own recipe, "
-                    "or train anew in another folder."
-                )
-        self.require_same(split)
-        if now != began:
-            self.keep(recipe)
+        names = (name for name in (*began, *now) if name not in elsewhere)
+        return next((name for name in names if began.get(name) != now.get(name)), None)
+
+    def is_of(self, split: Split) -> bool:
+        """Is this the data that the run was begun with?"""
+        kept = self.split_record()
+        return kept["hash"] == split.hashed(kept["source"])
 
     def require_same(self, split: Split) -> None:
         """Refuse other data than the run was begun with."""
-        before, now = self.split_record(), split.record()
-        if before.get("hash") == now["hash"]:
+        if self.is_of(split):
             return
+        before, now = self.split_record(), split.record()
         labels = ("classes", "labelled", "targets", "validation", "validation_targets")
-        relabelled = before.get("pool") == now["pool"] and any(before.get(name) != now[name] for name in labels)
+        relabelled = before["pool"] == now["pool"] and any(before[name] != now[name] for name in labels)
         raise self._changed("labels" if relabelled else "samples")
 
     def require_same_samples(self, source: Source) -> None:
@@ -120,7 +130,7 @@ class Run:
         kept = self.split_record()
         given = [kept[name] for name in ("labelled", "targets", "validation", "validation_targets")]
         pool = np.setdiff1d(np.arange(len(source.train)), kept["validation"])
-        if kept["hash"] != identify(source.name, source.classes, len(source.train), [*given, pool], source.files):
+        if kept["hash"] != identify(kept["source"], source.classes, len(source.train), [*given, pool], source.files):
             raise self._changed("samples")
 
     def _changed(self, what: str) -> InputError:

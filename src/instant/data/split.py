@@ -63,8 +63,12 @@ class Split:
     @property
     def hash(self) -> str:
         """Identifies the choice of labelled, validation and pool samples, the labels given, and the names of files."""
+        return self.hashed(self.source)
+
+    def hashed(self, source: str) -> str:
+        """The hash where the folder or file was called so: it may have been renamed since."""
         given = (self.labelled, self.targets, self.validation, self.validation_targets, self.pool)
-        return identify(self.source, self.classes, len(self.train), given, self.files)
+        return identify(source, self.classes, len(self.train), given, self.files)
 
     def record(self) -> dict[str, object]:
         """What a run folder keeps of the split."""
@@ -83,8 +87,8 @@ class Split:
 
 
 def identify(source: str, classes: Sequence[str], size: int, given: Sequence[Any], files: Sequence[str]) -> str:
-    """The hash of a split; where samples are files their names say which they are, and the folder may be renamed."""
-    digest = hashlib.sha256(f"{'' if files else source}|{'|'.join(classes)}|{size}".encode())
+    """The hash of a split; `given` are its positions and labels."""
+    digest = hashlib.sha256(f"{source}|{'|'.join(classes)}|{size}".encode())
     for part in given:
         digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
         digest.update(b"|")

@@ -31,9 +31,9 @@ def comparable(split: Split) -> bool:
 def find_baseline(run: Run, split: Split) -> Run | None:
     """The finished baseline of a run, if it is of the same recipe and the same labels; one left by another is not."""
     kept = run.baseline
-    if not kept.finished or kept.recipe() != baseline_recipe(run.recipe()):
+    if not kept.finished or kept.differs(baseline_recipe(run.recipe())) is not None:
         return None
-    return kept if kept.split_record().get("hash") == split.hash else None
+    return kept if kept.is_of(split) else None
 
 
 def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = ()) -> Run:
