@@ -266,12 +266,18 @@ def test_the_command_writes_it(
     assert not (folder / "report.html").exists()  # that of the run before it is gone
 
 
+def save_vectors() -> tuple[np.ndarray, np.ndarray]:
+    """x.npz in the folder where one is, all of it labelled."""
+    x, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
+    np.savez("x.npz", x=x, y=y)
+    return x, y
+
+
 def test_ctrl_c_during_the_baseline_leaves_the_run_its_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    x, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
-    np.savez("x.npz", x=x, y=y)
+    save_vectors()
 
     def stop(bar: ProgressBar, step: int) -> None:
         if Run("run").finished and step == 1:
@@ -320,8 +326,7 @@ def test_what_trains_a_baseline_can_be_pasted_and_other_data_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    x, y = np.random.default_rng(0).normal(size=(40, 4)), np.arange(40) % 2
-    np.savez("x.npz", x=x, y=y)
+    x, y = save_vectors()
     tiny = ["steps=2", "batch=4", "ratio=2", "device=cpu", "validation=2"]
     assert main(["train", "x.npz", *tiny, "--out", "my run"]) == 0
     assert "Train one with: instant report 'my run' --with-baseline\n" in capsys.readouterr().out

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from instant.algorithms import METHODS
@@ -19,8 +20,6 @@ from instant.methods import method_options
 from instant.published import CELLS, Cell
 
 SMALL_RATIO = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch")
-
-
 Suggest = Callable[[str], dict[str, Any]]
 
 
@@ -49,12 +48,8 @@ def _steady(method: str) -> dict[str, Any]:
     return _quick_means(method) | slow | ({"base": 0.95} if slow else {})
 
 
-def _mixmatch_150(method: str) -> dict[str, Any]:
-    return {"weight": 150.0} if method == "mixmatch" else {}
-
-
-def _mixmatch_10(method: str) -> dict[str, Any]:
-    return {"weight": 10.0} if method == "mixmatch" else {}
+def _mixmatch_weight(weight: float, method: str) -> dict[str, Any]:
+    return {"weight": weight} if method == "mixmatch" else {}
 
 
 def _options(method: str) -> dict[str, object]:
@@ -91,7 +86,8 @@ def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
 
 def classic_cifar100(labels: int | None = 400, method: str = "instant") -> Recipe:
     """Table 2, CIFAR-100 with 400, 2,500 or 10,000 labels: InstanT 53.94 / 67.09 / 72.30 %."""
-    return classic("cifar100", labels, method, _mixmatch_150, optim=Optim(lr=0.03, weight_decay=1e-3))
+    suggest = partial(_mixmatch_weight, 150.0)
+    return classic("cifar100", labels, method, suggest, optim=Optim(lr=0.03, weight_decay=1e-3))
 
 
 def classic_stl10(labels: int | None = 1000, method: str = "instant") -> Recipe:
@@ -109,7 +105,7 @@ def _pretrained(source: str, labels: int | None, method: str, **changes: Any) ->
         "evaluate_every": 2048,
         "checkpoint_every": 2048,
     }
-    return _recipe(source, labels, method, _mixmatch_10, settings | changes)
+    return _recipe(source, labels, method, partial(_mixmatch_weight, 10.0), settings | changes)
 
 
 def pretrained_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
