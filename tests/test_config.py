@@ -12,6 +12,7 @@ import pytest
 
 from instant import recipes
 from instant.algorithms import METHODS
+from instant.choose import prepare
 from instant.config import Recipe, keys
 from instant.data.sources import SOURCES
 from instant.engine.optim import Optim
@@ -308,3 +309,11 @@ def test_the_weight_of_mixmatch() -> None:
     published = [name for name in RECIPES if name.startswith(("classic", "pretrained"))]
     assert all(RECIPES[name](method=method).method_options == {} for name in published for method in ("instant", "uda"))
     assert resolve("cifar100", {"method": "mixmatch", "method.weight": "75"}).method_options == {"weight": 75}
+
+
+def test_a_misspelt_method_is_found_before_data_is_looked_for(tmp_path: Path) -> None:
+    """A download or the decoding of a million photos would come first."""
+    with pytest.raises(InputError, match="method='instnat' is not known; did you mean 'instant'"):
+        resolve("cifar10", {"method": "instnat", "recipe": "fast_cifar10"})
+    with pytest.raises(InputError, match="method='instnat' is not known; did you mean 'instant'"):
+        prepare(tmp_path / "nowhere", None, {"method": "instnat"}, [])

@@ -16,6 +16,7 @@ from instant.data.source import Source
 from instant.engine.device import choose_device
 from instant.engine.optim import Optim
 from instant.errors import InputError
+from instant.methods import find_method
 from instant.recipes import classic, small, vectors
 
 ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on knowing the accuracy
@@ -45,7 +46,8 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
                 "and every setting is chosen from the data or given by itself."
             )
     method = settings.get("method", "instant")
-    wanted = small(OWN, None, method).override(settings)  # a misspelt setting is found before anything is decoded
+    find_method(method)  # what is misspelt, here or below, is found before anything is decoded
+    wanted = small(OWN, None, method).override(settings)
     gpu = choose_device(wanted.device).type == "cuda"
     sides: list[Choice] = []
 

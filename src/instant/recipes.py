@@ -16,7 +16,7 @@ from instant.algorithms import METHODS
 from instant.config import Recipe, no_suggestion, refuse_ignored
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
-from instant.methods import method_options
+from instant.methods import find_method, method_options
 from instant.published import CELLS, Cell
 
 SMALL_RATIO = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch")
@@ -218,6 +218,7 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
     if name not in RECIPES:
         raise InputError(f"recipe={name!r} is not known; {nearest(name, RECIPES)}")
     method = settings.get("method", "instant")
+    find_method(method)  # or a sentence, before anything is downloaded
     recipe = RECIPES[name](method=method)
     if recipe.source != source:
         raise InputError(f"recipe={name} is for {recipe.source}, not for {source}; {nearest(source, RECIPES)}")
