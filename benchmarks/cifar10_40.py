@@ -61,7 +61,8 @@ class Job(NamedTuple):
         return runs / f"{self.name}-{self.seed}"
 
 
-JOBS = [Job(name, 0) for name in METHODS] + [Job(name, seed) for seed in (1, 2) for name in ("instant", "adamatch")]
+SEEDS = (0, 1, 2)
+JOBS = [Job(name, 0) for name in METHODS] + [Job(name, seed) for seed in SEEDS[1:] for name in ("instant", "adamatch")]
 
 
 def words(job: Job, data: str, settings: list[str]) -> list[str]:
@@ -74,7 +75,8 @@ def train(options: argparse.Namespace) -> None:
     until = time.monotonic() + 60 * options.minutes
     for job in JOBS:
         folder = job.folder(options.runs)
-        if (folder / "summary.json").exists() or (options.only and job.name not in options.only):
+        wanted = job.name in (options.only or METHODS) and job.seed in options.seeds
+        if not wanted or (folder / "summary.json").exists():
             continue
         if (folder / "recipe.json").exists():
             command = ["train", "--resume", str(folder), f"data={options.data}"]
@@ -238,6 +240,7 @@ def main() -> None:
             sub.add_argument("--minutes", type=float, default=1e6)
         if action is train:
             sub.add_argument("--only", nargs="+", choices=METHODS)
+            sub.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
     sub = actions.add_parser("draw")
     sub.set_defaults(action=draw)
     sub.add_argument("figure", type=Path)

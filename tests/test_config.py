@@ -34,6 +34,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("labels", "All", None),
     ("labels", "none", None),
     ("validation", "20", 20),
+    ("draw", "usb", "usb"),
     ("seed", "9007199254740993", 9007199254740993),  # 2^53 + 1, which no float holds
     ("method", "fixmatch", "fixmatch"),
     ("backbone", "mlp", "mlp"),

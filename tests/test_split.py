@@ -17,6 +17,7 @@ from instant.algorithms import METHODS
 from instant.data.source import Source
 from instant.data.sources import arrays, load
 from instant.data.split import Oracle, Split, make_split
+from instant.engine.build import split_for
 from instant.engine.fit import fit
 from instant.errors import InputError
 
@@ -50,6 +51,58 @@ def test_a_seed_decides_the_split() -> None:
     assert one.record() == again.record()
     assert set(one.labelled) != set(other.labelled)
     assert one.hash != other.hash
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_usb_draws_with_one_generator_class_after_class(seed: int) -> None:
+    """Its own steps: seed numpy's generator of old, shuffle the places of each class, take the first."""
+    generator = np.random.RandomState(seed)
+    expected = []
+    for k in range(10):
+        places = np.where(DIGITS.targets == k)[0]
+        generator.shuffle(places)
+        expected.append(places[:4])
+    split = make_split(DIGITS, labels=40, seed=seed, draw="usb")
+    assert split.labelled.tolist() == np.concatenate(expected).tolist()
+    assert make_split(DIGITS, labels=40, validation=100, seed=seed, draw="usb").labelled.tolist() == (
+        split.labelled.tolist()
+    ), "a validation part leaves the labelled samples as they are"
+
+
+def test_usb_draws_what_numpy_has_shuffled_with_seed_0_since_ever() -> None:
+    """np.random.seed(0), and np.random.shuffle of 0 to 9: 2 8 4 9 1 6 7 3 0 5."""
+    source = arrays(np.zeros((20, 2), np.float32), np.repeat([0, 1], 10))
+    assert make_split(source, labels=8, draw="usb").labelled[:4].tolist() == [2, 8, 4, 9]
+
+
+def test_usb_draws_otherwise_than_we_do() -> None:
+    ours, theirs = (make_split(DIGITS, labels=40, draw=draw) for draw in ("seeded", "usb"))
+    assert set(ours.labelled) != set(theirs.labelled)
+    assert ours.hash != theirs.hash
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"draw": "uzb"}, r"draw='uzb' is not known; did you mean 'usb'"),
+        ({"draw": "usb", "seed": 2**32}, r"seed=4294967296 must be below 2\^32 with draw=usb"),
+    ],
+)
+def test_a_draw_that_cannot_be_made_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_split(DIGITS, labels=40, **settings)
+
+
+def test_the_settings_of_the_paper_have_its_labels() -> None:
+    found = {name: recipe().draw for name, recipe in recipes.RECIPES.items()}
+    published = ("classic_", "fast_", "pretrained_")
+    assert found == {name: "usb" if name.startswith(published) else "seeded" for name in found}
+
+
+def test_a_recipe_decides_the_draw() -> None:
+    recipe = recipes.resolve("digits", {"draw": "usb", "seed": "2"})
+    drawn = make_split(DIGITS, labels=40, seed=2, draw="usb")
+    assert split_for(recipe, DIGITS).hash == drawn.hash
 
 
 def test_fewer_labels_are_among_more() -> None:

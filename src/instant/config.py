@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from instant.data.files import expanded
+from instant.data.split import Draw
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 
@@ -32,6 +33,7 @@ class Recipe:
     labels: int | None = 40  # labelled samples in all; None: every label there is
     validation: int = 0  # further labelled samples, held out; they count in the label budget
     seed: int = 0
+    draw: Draw = "seeded"  # of the labelled samples; usb: those that USB and the paper's code label for this seed
 
     method: str = "instant"
     method_options: dict[str, Any] = field(default_factory=dict)  # method.NAME=value

@@ -33,7 +33,7 @@ from instant.progress import ProgressBar
 from instant.recipes import images as images_recipe
 from instant.recipes import vectors as vectors_recipe
 
-IGNORED = ("source", "data", "label_file", "side", "labels", "validation", "mirror", "method", "recipe")
+IGNORED = ("source", "data", "label_file", "side", "labels", "validation", "draw", "mirror", "method", "recipe")
 
 
 class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):

@@ -58,8 +58,12 @@ def _options(method: str) -> dict[str, object]:
 
 
 def classic(source: str, labels: int | None, method: str, suggest: Suggest = no_suggestion, **changes: Any) -> Recipe:
-    """Table 2: WRN from scratch, 2^20 steps of SGD, 64 labelled and 7 x 64 unlabelled samples a step."""
+    """Table 2: WRN from scratch, 2^20 steps of SGD, 64 labelled and 7 x 64 unlabelled samples a step.
+
+    The labelled samples are those of the paper's seeds.
+    """
     settings: dict[str, Any] = {
+        "draw": "usb",
         "backbone": "wrn_28_2",
         "optim": Optim(lr=0.03, momentum=0.9, nesterov=True, weight_decay=5e-4),
         "steps": 2**20,
@@ -98,6 +102,7 @@ def classic_stl10(labels: int | None = 1000, method: str = "instant") -> Recipe:
 def _pretrained(source: str, labels: int | None, method: str, **changes: Any) -> Recipe:
     """Table 1: a pretrained ViT, 204,800 steps of AdamW, 8 labelled and 8 unlabelled samples a step."""
     settings: dict[str, Any] = {
+        "draw": "usb",
         "steps": 204_800,
         "batch": 8,
         "ratio": 1,

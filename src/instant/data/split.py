@@ -6,13 +6,15 @@ import hashlib
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from instant.data.source import Source
 from instant.data.store import Store
-from instant.errors import InputError
+from instant.errors import InputError, nearest
+
+Draw = Literal["seeded", "usb"]
 
 
 class Oracle:
@@ -97,10 +99,13 @@ def identify(source: str, classes: Sequence[str], size: int, given: Sequence[Any
     return digest.hexdigest()[:16]
 
 
-def make_split(source: Source, *, labels: int | None, validation: int = 0, seed: int = 0) -> Split:
+def make_split(
+    source: Source, *, labels: int | None, validation: int = 0, seed: int = 0, draw: Draw = "seeded"
+) -> Split:
     """Choose `labels` labelled samples, equally many a class; None takes every label the source has.
 
-    `validation` further labelled samples a person must pay for are taken in the same way and leave the pool.
+    `validation` further labelled samples a person must pay for are taken in the same way and leave the pool. With
+    draw="usb" they are the ones that the benchmark USB labels for this seed, and with it the paper's code.
     """
     classes = len(source.classes)
     if classes < 2:
@@ -112,7 +117,7 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
     seed = _whole("seed", seed)
     if seed < 0:
         raise InputError(f"seed={seed} must be 0 or more.")
-    rng = np.random.default_rng([seed, 0x5EED])
+    rng = _generator(draw, seed)
     shuffled = [rng.permutation(members) for members in known]
     held = _per_class("validation", validation, classes)
     if labels is None:
@@ -155,6 +160,16 @@ def make_split(source: Source, *, labels: int | None, validation: int = 0, seed:
         seed=seed,
         files=source.files,
     )
+
+
+def _generator(draw: str, seed: int) -> np.random.Generator | np.random.RandomState:
+    if draw == "seeded":
+        return np.random.default_rng([seed, 0x5EED])
+    if draw != "usb":
+        raise InputError(f"draw={draw!r} is not known; {nearest(draw, get_args(Draw))}")
+    if seed >= 2**32:
+        raise InputError(f"seed={seed} must be below 2^32 with draw=usb: USB's generator takes no larger one.")
+    return np.random.RandomState(seed)  # whose stream never changes; its permutation of an array is a shuffled copy
 
 
 def _whole(setting: str, value: object) -> int:

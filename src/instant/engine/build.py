@@ -55,7 +55,7 @@ def split_for(recipe: Recipe, source: Source) -> Split:
     with torch.random.fork_rng(devices=[]):
         everything = _method(recipe, problem).all_labels
     labels = None if everything else recipe.labels
-    return make_split(source, labels=labels, validation=recipe.validation, seed=recipe.seed)
+    return make_split(source, labels=labels, validation=recipe.validation, seed=recipe.seed, draw=recipe.draw)
 
 
 def build_program(
