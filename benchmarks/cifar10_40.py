@@ -6,10 +6,10 @@
     python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "slow: optim.lr=0.03"
 
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
-to another machine. Every run has the same labels, schedule and network; only the method differs. A row of the csv is
-an evaluation on the test images, which decide nothing: the last one counts. What a change is worth is tried in trials,
-all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0, judged by 5,000
-training images held out (cifar10_40-trials.csv).
+to another machine. Every run of a seed has the same labels, schedule and network; only the method differs. A row of the
+csv is an evaluation on the test images, which decide nothing: the last one counts. What a change is worth is tried in
+trials, all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0, judged by
+5,000 training images held out (cifar10_40-trials.csv).
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ PANELS = {
     "pseudo_label_accuracy": "of these, right",
     "threshold": "mean threshold",
 }
+LINES = ("-", "--", ":")  # of the seeds
 BY_CLASS = ("threshold_by_class", "called")  # in the order of the classes; the share of the pool that is called so
 COLUMNS = [
-    "name", "seed", "step", *PANELS, *BY_CLASS, "transition_diagonal", "seconds", "hardware", "torch", "command",
+    "name", "seed", "draw", "step", *PANELS, *BY_CLASS, "transition_diagonal", "seconds", "hardware", "torch",
+    "command",
 ]  # fmt: skip
 
-TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[4:] if name not in BY_CLASS)]
+TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[5:] if name not in BY_CLASS)]
+DRAWS = {"usb": "the labels of USB's seeds", "seeded": "other labels (draw=seeded)"}
 
 
 class Job(NamedTuple):
@@ -156,7 +159,7 @@ def _log(folder: Path) -> Path:
 
 
 def gather(options: argparse.Namespace) -> None:
-    """The evaluations of all runs, finished or not."""
+    """The evaluations of all runs, finished or not, beside those that are known of other ones."""
     from instant.run import Run
 
     rows: list[dict[str, Any]] = []
@@ -164,16 +167,19 @@ def gather(options: argparse.Namespace) -> None:
         run = Run(job.folder(options.runs))
         if not run.exists:
             continue
+        labels = run.recipe().draw
         known = run.summary() if run.finished else {}
         if known:
-            kept = options.csv.with_suffix("") / f"{run.path.name}.json"
-            kept.parent.mkdir(exist_ok=True)
-            kept.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-        command = " ".join(["instant", *words(job, "FOLDER", options.settings)])
+            summary = options.csv.with_suffix("") / labels / f"{run.path.name}.json"
+            summary.parent.mkdir(parents=True, exist_ok=True)
+            summary.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        drawn = [] if labels == "usb" else [f"draw={labels}"]
+        command = " ".join(["instant", *words(job, "FOLDER", [*drawn, *options.settings])])
         rows += [
             {
                 "name": job.name,
                 "seed": job.seed,
+                "draw": labels,
                 **record,
                 **_where(run),
                 "command": command,
@@ -182,11 +188,15 @@ def gather(options: argparse.Namespace) -> None:
             for record in run.history()
             if "accuracy" in record
         ]
-    _write(options.csv, COLUMNS, rows)
-    for job in JOBS:
-        mine = [row for row in rows if (row["name"], row["seed"]) == job]
-        if mine:
-            print(f"{job.name:10} {job.seed}  step {mine[-1]['step']:6}  {100 * mine[-1]['accuracy']:.2f} %")
+    gathered = {_run_of(row): row for row in rows}
+    known = _rows(options.csv) if options.csv.exists() else []
+    _write(options.csv, COLUMNS, rows + [row for row in known if _run_of(row) not in gathered])
+    for (name, seed, labels), row in gathered.items():
+        print(f"{name:13} {seed} {labels:6}  step {row['step']:6}  {100 * row['accuracy']:.2f} %")
+
+
+def _run_of(row: dict[str, Any]) -> tuple[str, str, str]:
+    return row["name"], str(row["seed"]), row["draw"]
 
 
 def _short(value: float | None) -> float | None:
@@ -200,7 +210,7 @@ def _where(run: Run) -> dict[str, str]:
 
 
 def draw(options: argparse.Namespace) -> None:
-    """The curves of the paper's figure 3: a colour a method, thin lines for further seeds."""
+    """The curves of the paper's figure 3: a colour a method, a kind of line a seed."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -209,17 +219,25 @@ def draw(options: argparse.Namespace) -> None:
     rows = _rows(options.csv)
     palette = "#c0392b #2980b9 #d35ea8 #16a085 #e67e22 #7f8c8d #27ae60 #34495e #8e44ad"
     colours = dict(zip(METHODS, palette.split(), strict=True))
-    figure, axes = plt.subplots(1, len(PANELS), figsize=(13, 3.4), layout="constrained")
-    for axis, (column, title) in zip(axes, PANELS.items()):
-        for job in JOBS:
-            mine = [row for row in rows if row["name"] == job.name and int(row["seed"]) == job.seed and row[column]]
-            steps, values = [int(row["step"]) / 1000 for row in mine], [float(row[column]) for row in mine]
-            label = job.name if job.seed == 0 and mine else None
-            axis.plot(steps, values, color=colours[job.name], linewidth=1.6 if job.seed == 0 else 0.7, label=label)
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel("thousand steps", fontsize=9)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS), fontsize=9)
+    size = {"nrows": len(DRAWS), "ncols": len(PANELS), "figsize": (13, 6.4)}
+    figure, axes = plt.subplots(**size, sharex=True, sharey="col", layout="constrained")
+    for line, (labels, title) in zip(axes, DRAWS.items()):
+        line[0].set_ylabel(title, fontsize=9)
+        for axis, column in zip(line, PANELS):
+            axis.spines[["top", "right"]].set_visible(False)
+            for job in JOBS:
+                wanted = (job.name, str(job.seed), labels)
+                mine = [row for row in rows if _run_of(row) == wanted and row[column]]
+                steps, values = [int(row["step"]) / 1000 for row in mine], [float(row[column]) for row in mine]
+                style = {"linewidth": 1.6 if job.seed == 0 else 0.9, "linestyle": LINES[job.seed]}
+                axis.plot(steps, values, color=colours[job.name], **style)
+    for top, bottom, title in zip(*axes, PANELS.values()):
+        top.set_title(title, fontsize=10)
+        bottom.set_xlabel("thousand steps", fontsize=9)
+    known = {row["name"] for row in rows}
+    handles = [plt.Line2D([], [], color=colours[name], label=name) for name in METHODS if name in known]
+    seeds = [plt.Line2D([], [], color="black", linestyle=LINES[seed], label=f"seed {seed}") for seed in SEEDS]
+    figure.legend(handles=handles + seeds, loc="outside lower center", ncols=len(handles + seeds), fontsize=9)
     figure.savefig(options.figure, dpi=150)
 
 

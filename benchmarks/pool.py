@@ -32,7 +32,7 @@ def called(folder: str, moved: dict[str, str]) -> Called:
     run = Run(folder)
     recipe = run.moved(moved) if moved else run.recipe()
     split = split_for(recipe, source_for(recipe))
-    network, step = _averaged(run, split)
+    network, step = averaged(run, split)
     known = split.oracle.open_for_metrics()
     chosen = np.flatnonzero(known >= 0)[::EVERY]
     rows = split.pool[chosen]
@@ -41,7 +41,7 @@ def called(folder: str, moved: dict[str, str]) -> Called:
     return Called(run.path.name, step, split, rows, torch.from_numpy(known[chosen]).long(), probs)
 
 
-def _averaged(run: Run, split: Split) -> tuple[torch.nn.Module, int]:
+def averaged(run: Run, split: Split) -> tuple[torch.nn.Module, int]:
     """The network that is evaluated, and the step it is from."""
     recipe = run.recipe()
     if run.finished:

@@ -1,0 +1,64 @@
+"""Among which images a run has put its labelled ones: a class that lies among another's has been taken for it.
+
+    python benchmarks/around_labels.py RUN ... data=FOLDER
+
+Of every labelled image, the twenty nearest among every fifth of the pool, by the cosine of what the averaged weights
+make of them before the last layer: their true classes, and what they are called, counted by the class of the label.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pool import EVERY, averaged
+from torch import Tensor, nn
+
+from instant.data.feed import Normalise
+from instant.data.split import Split
+from instant.data.store import batches
+from instant.engine.build import source_for, split_for
+from instant.run import Run
+
+NEAREST = 20
+
+
+@torch.no_grad()
+def seen(network: nn.Module, split: Split, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Features of length 1, and the class that is called."""
+    normalise = Normalise(split.mean, split.std, images=split.train.is_images)
+    parts = [network(normalise(samples)) for samples in batches(split.train, torch.device("cpu"), rows)]
+    features = F.normalize(torch.cat([part.features for part in parts]), dim=1)
+    return features, torch.cat([part.logits for part in parts]).argmax(1)
+
+
+def main() -> None:
+    folders = [word for word in sys.argv[1:] if "=" not in word]
+    moved = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+    if not folders:
+        raise SystemExit(__doc__)
+    for folder in folders:
+        run = Run(folder)
+        recipe = run.moved(moved) if moved else run.recipe()
+        split = split_for(recipe, source_for(recipe))
+        network, step = averaged(run, split)
+        truth = split.oracle.open_for_metrics()
+        known = np.flatnonzero(truth >= 0)[::EVERY]
+        labels, _ = seen(network, split, split.labelled)
+        others, called = seen(network, split, split.pool[known])
+        nearest = (labels @ others.T).topk(NEAREST).indices
+        print(f"{run.path.name}, step {step}: the {NEAREST} nearest of every labelled image")
+        for k, name in enumerate(split.classes):
+            places = nearest[split.targets == k].flatten()
+            are, so = (
+                ", ".join(f"{split.classes[place]} {count}" for place, count in Counter(found.tolist()).most_common(3))
+                for found in (truth[known][places], called[places])
+            )
+            print(f"  {name:12} are {are:36} called {so}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
