@@ -406,6 +406,7 @@ def test_half_precision_tensors() -> None:
         ({"settings": ["noise"]}, "must be None or a dict"),
         ({"settings": {1: 2}}, "must be None or a dict"),
         ({"settings": {"labels": 4}}, "'labels' is not taken there"),
+        ({"settings": {"draw": "usb"}}, "'draw' is not taken there"),
         ({"settings": {"noise": -1}}, "noise=-1.0 must be 0 or more"),
         ({"mirror": "no"}, "mirror='no' must be True or False"),
         ({"device": "tpu"}, "device='tpu' is not known"),
