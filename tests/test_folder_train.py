@@ -251,7 +251,9 @@ def test_what_is_chosen() -> None:
     recipe, choices = choose(few, method="instant", gpu=False, fewer=True)
     assert recipe.validation == 0
     assert "below 10 labels" not in choices[1].reason  # there are 20, of which some are asked for
-    assert choose(few, method="instant", gpu=True)[0].backbone == "wrn_28_2"
+    with_gpu = choose(few, method="instant", gpu=True)[0]
+    assert with_gpu.backbone == "wrn_28_2"
+    assert with_gpu.draw == recipe.draw == "seeded"  # the same samples are labelled on every machine
     many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
     recipe, _ = choose(many, method="fixmatch", gpu=False)
     assert (recipe.steps, recipe.batch, recipe.validation) == (1500, 32, 0)

@@ -106,7 +106,7 @@ def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tu
     if not source.train.is_images:
         recipe, why = vectors(None, method), f"vectors of {source.train.shape[0]} features"
     elif gpu:
-        recipe, why = classic(OWN, None, method), f"images, and {where}"
+        recipe, why = classic(OWN, None, method, draw="seeded"), f"images, and {where}"
         changes |= {"steps": 20_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
     else:
         recipe, why = small(OWN, None, method), f"images, and {where}"
