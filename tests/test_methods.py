@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 from instant.algorithms import METHODS
 from instant.errors import InputError
 from instant.match import Match
-from instant.methods import build_method, method_options
+from instant.methods import build_method, find_method, method_options
 from instant.rules import Fixed
 from instant.testing import check_method, make_learner, make_views, trivial_accuracy
 from instant.types import Problem
@@ -99,6 +102,31 @@ def test_a_function_that_is_no_method_is_a_sentence() -> None:
     with pytest.raises(InputError, match=r"method=needs_more .*keyword-only argument: 'gamma'\); expected"):
         build_method(needs_more, problem)
     assert isinstance(build_method(needs_more, problem, gamma=0.5), Match)
+
+    def misspells(problem: Problem) -> Match:
+        return Match(Fixed(problem.clases))  # type: ignore[attr-defined]
+
+    with pytest.raises(InputError, match=r"could not be built \(AttributeError: .*'clases'.*test_methods\.py line \d+"):
+        build_method(misspells, problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def f(:", r"method='broken:f' cannot be imported \(SyntaxError: .*broken\.py, line 1\)\); mend broken first"),
+        ("\n1 / 0", r"cannot be imported \(ZeroDivisionError: .*broken\.py line 2\)"),
+        ("def f(): ...", "method='broken:f' takes no argument, expected a function"),
+    ],
+)
+def test_a_module_with_a_mistake_is_a_sentence(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    with pytest.raises(InputError, match=message):
+        find_method("broken:f")
+    sys.modules.pop("broken", None)
 
 
 def test_a_mistake_inside_a_method_of_ones_own_stays_visible() -> None:

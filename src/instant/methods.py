@@ -35,9 +35,22 @@ def find_method(name: str | MethodFunction) -> MethodFunction:
             f"method={name!r} cannot be imported ({error}); expected package.module:function with the module "
             "on PYTHONPATH"
         ) from error
-    if not callable(found) or not _takes_something(found):
+    except Exception as error:  # the module is somebody's own, and may do anything
+        raise InputError(f"method={name!r} cannot be imported ({_mishap(error)}); mend {module} first.") from error
+    if not callable(found):
         raise InputError(f"method={name!r} is a {type(found).__name__}, expected a function(problem, **options)")
+    if not _takes_something(found):
+        raise InputError(f"method={name!r} takes no argument, expected a function(problem, **options)")
     return found
+
+
+def _mishap(error: Exception) -> str:
+    """What went wrong in somebody's own code, and where."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error}"  # says where itself
+    *_, last = traceback.extract_tb(error.__traceback__)
+    place = "" if last.filename == __file__ else f", {last.filename} line {last.lineno}"
+    return f"{type(error).__name__}: {error}{place}"
 
 
 def name_of(function: MethodFunction) -> str:
@@ -85,13 +98,11 @@ def build_method(name: str | MethodFunction, problem: Problem, **options: object
             raise InputError(f"method.{option} is not an option of {shown}; {hint}")
     try:
         method = find_method(name)(problem, **options)
-    except TypeError as error:
-        if ours:
+    except Exception as error:
+        if ours or isinstance(error, InputError):
             raise
-        *_, last = traceback.extract_tb(error.__traceback__)
-        place = "" if last.filename == __file__ else f", {last.filename} line {last.lineno}"
         raise InputError(
-            f"method={shown} could not be built (TypeError: {error}{place}); expected a function(problem, **options) "
+            f"method={shown} could not be built ({_mishap(error)}); expected a function(problem, **options) "
             "that returns an instant.types.Method. Its options are given as method.NAME=VALUE."
         ) from error
     if not isinstance(method, Method):
