@@ -20,7 +20,9 @@ NAMES = {
 def test_the_table_is_the_last_evaluation_of_every_run() -> None:
     with open(ROOT / "benchmarks" / "cifar10_40.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    last = {(row["name"], row["seed"], row["draw"]): row for row in rows}  # evaluations stand in the order of their steps
+    last = {
+        (row["name"], row["seed"], row["draw"]): row for row in rows
+    }  # evaluations stand in the order of their steps
     text = (ROOT / "docs" / "cifar10.md").read_text(encoding="utf-8")
     table = text.split("| method | labels | seed | steps |")[1].split("\n\n")[0].splitlines()[2:]
     seen = set()

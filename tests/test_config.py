@@ -103,6 +103,12 @@ def test_options_of_methods_and_backbones() -> None:
     assert Recipe().override({"method.resoftmax": "none"}).method_options == {"resoftmax": None}
 
 
+def test_settings_may_be_what_they_are_in_python() -> None:
+    plain = {"labels": 10, "method.base": 0.8, "optim.lr": 0.5, "weak_gradient": True, "memory": None, "method": "dash"}
+    text = {key: str(value) for key, value in plain.items()}
+    assert Recipe().override(plain) == Recipe().override(text)
+
+
 def test_settings_are_checked_together_in_any_order() -> None:
     """Applied one by one, each of these pairs passes through a recipe that is refused."""
     start = Recipe(steps=10_000, optim=Optim(warmup=5000))

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from instant import random, recipes
 from instant.algorithms import METHODS
 from instant.backbones.base import DropPath
 from instant.cli import main
+from instant.config import Recipe
 from instant.data.feed import METHOD, SECOND, WEAK
 from instant.engine.build import build_program, split_for
 from instant.engine.fit import Trained, fit
@@ -201,7 +203,26 @@ def test_a_recipe_suggests_the_same_options_however_the_method_is_given(name: st
     bare = dataclasses.replace(recipe.override({"method": name}), method_options={})  # somebody wants none of them
     assert fit(bare, split).recipe.method_options == {}
     wished = recipe.override({"method.momentum": "0.98"}).override({"method": "instant_1"})
-    assert "momentum" not in wished.suggested  # asked for once, asked for with the next method too
+    assert "method.momentum" not in wished.suggested  # asked for once, asked for with the next method too
+
+
+@pytest.mark.parametrize(("make", "method", "key", "first", "then"), [
+    (recipes.classic_cifar10, "mixmatch", "ratio", 7, 1),
+    (recipes.classic_stl10, "vat", "ratio", 7, 1),
+    (recipes.pretrained_cifar10, "mean_teacher", "ema", 0.0, 0.999),
+])  # fmt: skip
+def test_what_a_method_wants_of_the_recipe_comes_and_goes_with_it(
+    make: Callable[..., Recipe], method: str, key: str, first: float, then: float
+) -> None:
+    paper = make()
+    assert getattr(paper, key) == first
+    assert getattr(make(method=method), key) == then
+    other = paper.override({"method": method})
+    assert getattr(other, key) == then
+    assert getattr(other.override({"method": "instant"}), key) == first
+    assert other == make(method=method)
+    asked = paper.override({key: str(first)}).override({"method": method})
+    assert getattr(asked, key) == first
 
 
 def test_a_function_that_hands_its_options_on_gets_what_was_asked_for() -> None:
@@ -242,7 +263,8 @@ def test_without_a_terminal_there_is_a_plain_line_per_evaluation(
     folder = tmp_path / "with [/b] and a very long name, so that a line of eighty columns would be broken in two"
     assert main([*COMMAND[3:], "steps=4", "evaluate_every=2", "--out", str(folder)]) == 0
     first, second, third, *table = capsys.readouterr().out.splitlines()
-    assert first.startswith("digits: 1437 images, 10 of them labelled; instant with small_cnn, 4 steps; run folder")
+    said = "digits: 1437 images, 10 of them labelled; instant with small_cnn, 4 steps, by the recipe "
+    assert first.startswith(f"{said}method.momentum=0.98 method.transition_lr=0.001 method.base=0.95; run folder")
     assert first.endswith(str(folder))
     number = r"[\d.]+"
     line = rf"accuracy {number} % · used {number} % · threshold {number}"

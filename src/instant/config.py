@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -37,7 +37,7 @@ class Recipe:
 
     method: str = "instant"
     method_options: dict[str, Any] = field(default_factory=dict)  # method.NAME=value
-    suggested: dict[str, Any] = field(default_factory=dict, compare=False)  # those among them that nobody asked for
+    suggested: dict[str, Any] = field(default_factory=dict, compare=False)  # settings for it that nobody asked for
     suggest: Callable[[str], dict[str, Any]] = field(default=no_suggestion, compare=False, repr=False)
     suits: str = field(default="", compare=False, repr=False)  # the method that the suggested ones are for
     backbone: str = "wrn_28_2"
@@ -116,8 +116,9 @@ class Recipe:
         except TypeError as error:
             raise InputError(f"recipe: a setting is of the wrong kind ({error}).") from error
 
-    def override(self, settings: dict[str, str]) -> Recipe:
-        """A copy with leaves replaced, as the command line writes them: {"optim.lr": "0.01", "steps": "600"}."""
+    def override(self, settings: Mapping[str, Any]) -> Recipe:
+        """A copy with leaves replaced, as the command line writes them: {"optim.lr": "0.01", "steps": 600}."""
+        settings = {key: str(value) for key, value in settings.items()}
         changes: dict[str, Any] = {}
         optim: dict[str, Any] = {}
         for key, text in settings.items():
@@ -129,9 +130,7 @@ class Recipe:
                 optim |= _leaf(Optim, rest, text, key)
             else:
                 changes |= _leaf(Recipe, key, text, key)
-        changes["suggested"] = {
-            name: value for name, value in self.suggested.items() if f"method.{name}" not in settings
-        }
+        changes["suggested"] = {key: value for key, value in self.suggested.items() if key not in settings}
         # All at once: settings are checked together, whatever their order
         changed = dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
         return changed.suited(changed.method)
@@ -147,16 +146,24 @@ class Recipe:
     def suited(self, method: str) -> Recipe:
         """For a method, whichever it was made for: with what the recipe suggests for this one, and what was asked for.
 
-        The same recipe for the same method has the same options, however the method is given.
+        The same recipe for the same method has the same settings, however the method is given.
         """
         if method == self.suits:
             return self
-        asked = {
-            name: value for name, value in self.method_options.items() if (name, value) not in self.suggested.items()
-        }
-        suggested = {name: value for name, value in self.suggest(method).items() if name not in asked}
-        options = suggested | asked
-        return dataclasses.replace(self, method=method, method_options=options, suggested=suggested, suits=method)
+        now = self.leaves()
+        replaced = [key for key, value in self.suggested.items() if now.get(key) == value]  # nobody asked for these
+        options = {key: value for key, value in self.method_options.items() if f"method.{key}" not in replaced}
+        suggested: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
+        for key, value in self.suggest(method).items():
+            head, _, option = key.partition(".")
+            if option and option not in options:
+                suggested[key] = value
+                options = {option: value, **options}
+            elif not option and key in replaced:
+                suggested[key] = changes[head] = value
+        changes |= {"method": method, "method_options": options, "suggested": suggested, "suits": method}
+        return dataclasses.replace(self, **changes)
 
 
 def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> None:

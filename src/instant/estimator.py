@@ -247,7 +247,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             "seed": int(check_random_state(self.random_state).randint(2**31)),
             "device": self.device,
         }
-        recipe = base(method=self.method).override({key: str(value) for key, value in (given | self._settings).items()})
+        recipe = base(method=self.method).override(given | self._settings)
         batch = min(recipe.batch, len(train))
         return dataclasses.replace(recipe, batch=batch, ratio=max(1, min(recipe.ratio, len(train) // batch)))
 

@@ -49,6 +49,8 @@ class Announcement(Callback):
         if budget["validation"]:
             words += f", {budget['validation']} more for validation: {budget['total']} labels in all"
         words += f"; {recipe.method} with {recipe.backbone}, {recipe.steps} steps"
+        if options := [f"{key}={value}" for key, value in recipe.suggested.items() if key.startswith("method.")]:
+            words += f", by the recipe {' '.join(options)}"
         words += f" from step {step} on; run folder {self.run}" if step else f"; run folder {self.run}"
         self.console.print(words, highlight=False, markup=False, soft_wrap=True)
 

@@ -20,22 +20,23 @@ from instant.methods import find_method, method_options
 from instant.published import CELLS, Cell
 
 SMALL_RATIO = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch")
-Suggest = Callable[[str], dict[str, Any]]
+Suggest = Callable[[str], dict[str, Any]]  # by the names of the command line
 
 
 def _recipe(source: str, labels: int | None, method: str, suggest: Suggest, settings: dict[str, Any]) -> Recipe:
-    """With what suits one of our methods in this setting; a method of your own keeps its own defaults."""
-    return Recipe(source=source, labels=labels, suggest=suggest, **settings).suited(method)
+    """With what suits one of our methods in this setting; a method of your own keeps its options' defaults."""
+    own = {key: value for key, value in suggest(method).items() if "." not in key and key not in settings}
+    return Recipe(source=source, labels=labels, suggest=suggest, suggested=own, **own, **settings).suited(method)
 
 
 def _quick_means(method: str) -> dict[str, Any]:
     """Running means that follow faster than the published 0.999, which in 600 steps would still be half its start."""
-    return {"momentum": 0.98} if "momentum" in _options(method) else {}
+    return {"method.momentum": 0.98} if "momentum" in _options(method) else {}
 
 
 def _slow_transition(method: str) -> dict[str, Any]:
     """T(x) would else take the classifier's first mistakes for a rule, and the corrected loss turn whole classes."""
-    return {"transition_lr": 0.001} if _options(method).get("trained_on") == "labelled" else {}
+    return {"method.transition_lr": 0.001} if _options(method).get("trained_on") == "labelled" else {}
 
 
 def _steady(method: str) -> dict[str, Any]:
@@ -45,11 +46,20 @@ def _steady(method: str) -> dict[str, Any]:
     the authors' release, whose T is not fitted on labelled samples.
     """
     slow = _slow_transition(method)
-    return _quick_means(method) | slow | ({"base": 0.95} if slow else {})
+    return _quick_means(method) | slow | ({"method.base": 0.95} if slow else {})
 
 
 def _mixmatch_weight(weight: float, method: str) -> dict[str, Any]:
-    return {"weight": weight} if method == "mixmatch" else {}
+    return {"method.weight": weight} if method == "mixmatch" else {}
+
+
+def _classic_ratio(others: Suggest, method: str) -> dict[str, Any]:
+    return {"ratio": 1 if method in SMALL_RATIO else 7} | others(method)
+
+
+def _pretrained_average(method: str) -> dict[str, Any]:
+    """Averaged weights are for MeanTeacher alone."""
+    return {"ema": 0.999 if method == "mean_teacher" else 0.0} | _mixmatch_weight(10.0, method)
 
 
 def _options(method: str) -> dict[str, object]:
@@ -68,10 +78,9 @@ def classic(source: str, labels: int | None, method: str, suggest: Suggest = no_
         "optim": Optim(lr=0.03, momentum=0.9, nesterov=True, weight_decay=5e-4),
         "steps": 2**20,
         "batch": 64,
-        "ratio": 1 if method in SMALL_RATIO else 7,
         "ema": 0.999,
     }
-    return _recipe(source, labels, method, suggest, settings | changes)
+    return _recipe(source, labels, method, partial(_classic_ratio, suggest), settings | changes)
 
 
 def classic_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
@@ -82,7 +91,8 @@ def classic_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
 def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
     """The classic setting with a tenth of the steps, ten minutes on one H200: 91 % with 40 labels (docs/cifar10.md).
 
-    With the labels of seed 1 it is 77 %. A learning rate three times as high that falls to zero; T(x) learns slowly (`_slow_transition`).
+    With the labels of seed 1 it is 77 %. A learning rate three times as high that falls to zero; T(x) learns slowly
+    (`_slow_transition`).
     """
     settings: dict[str, Any] = {"steps": 100_000, "log_every": 500, "evaluate_every": 2500}
     return classic("cifar10", labels, method, _slow_transition, optim=Optim(lr=0.1, cycles=0.5), **settings)
@@ -106,11 +116,10 @@ def _pretrained(source: str, labels: int | None, method: str, **changes: Any) ->
         "steps": 204_800,
         "batch": 8,
         "ratio": 1,
-        "ema": 0.999 if method == "mean_teacher" else 0.0,
         "evaluate_every": 2048,
         "checkpoint_every": 2048,
     }
-    return _recipe(source, labels, method, partial(_mixmatch_weight, 10.0), settings | changes)
+    return _recipe(source, labels, method, _pretrained_average, settings | changes)
 
 
 def pretrained_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
