@@ -115,7 +115,7 @@ def test_a_function_that_is_no_method_is_a_sentence() -> None:
     [
         ("def f(:", r"method='broken:f' cannot be imported \(SyntaxError: .*broken\.py, line 1\)\); mend broken first"),
         ("\n1 / 0", r"cannot be imported \(ZeroDivisionError: .*broken\.py line 2\)"),
-        ("def f(): ...", "method='broken:f' takes no argument, expected a function"),
+        ("def f(): ...", "method='broken:f' is a function that takes no argument, expected a function"),
     ],
 )
 def test_a_module_with_a_mistake_is_a_sentence(

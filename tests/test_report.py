@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from runs import HOSTILE, points, small
+from runs import HOSTILE, StopAt, points, small
 
 import instant.report.page
 from instant.cli import main
-from instant.engine.fit import fit
+from instant.config import Recipe
+from instant.data.split import Split
+from instant.engine.fit import Callback, fit
+from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
 from instant.progress import ProgressBar
 from instant.report.baseline import find_baseline, train_baseline
@@ -239,6 +242,43 @@ def test_the_baseline_is_trained_once_and_only_fits_its_run(tmp_path: Path) -> N
     assert find_baseline(run, dataclasses.replace(split, targets=split.targets[::-1])) is None  # other labels
     fit(*points(seed="1"), run=run, force=True)  # another run in the same folder
     assert find_baseline(run, points(seed="1")[1]) is None
+
+
+def test_a_finished_run_where_the_baseline_goes_is_put_aside(tmp_path: Path) -> None:
+    run, notes = Run(tmp_path / "run"), Notes()
+    recipe, split = points()
+    fit(recipe, split, run=run)
+    longer, _ = points("supervised", steps=str(recipe.steps + 1))
+    fit(longer, split, run=run.baseline)
+    weights = (run.baseline.path / "model.safetensors").read_bytes()
+    train_baseline(run, split, callbacks=[notes])
+    assert notes.said == [f"{run}/baseline held a run of other settings or data; it is {run}/baseline-1 now."]
+    assert (run.path / "baseline-1" / "model.safetensors").read_bytes() == weights
+    assert run.baseline.recipe().steps == recipe.steps
+
+
+def test_a_baseline_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    run, notes = Run(tmp_path / "run"), Notes()
+    recipe, split = points()
+    fit(recipe, split, run=run)
+    with pytest.raises(Interrupted):
+        train_baseline(run, split, callbacks=[notes, StopAt(2)])
+    train_baseline(run, split, callbacks=[notes])
+    assert notes.starts == [0, 2]
+
+
+class Notes(Callback):
+    """What a run says, and where it starts."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.starts: list[int] = []
+
+    def start(self, recipe: Recipe, split: Split, step: int) -> None:
+        self.starts.append(step)
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
 
 
 def test_the_command_writes_it(

@@ -37,10 +37,9 @@ def find_method(name: str | MethodFunction) -> MethodFunction:
         ) from error
     except Exception as error:  # the module is somebody's own, and may do anything
         raise InputError(f"method={name!r} cannot be imported ({_mishap(error)}); mend {module} first.") from error
-    if not callable(found):
-        raise InputError(f"method={name!r} is a {type(found).__name__}, expected a function(problem, **options)")
-    if not _takes_something(found):
-        raise InputError(f"method={name!r} takes no argument, expected a function(problem, **options)")
+    if not callable(found) or not _takes_something(found):
+        kind = f"{type(found).__name__} that takes no argument" if callable(found) else type(found).__name__
+        raise InputError(f"method={name!r} is a {kind}, expected a function(problem, **options)")
     return found
 
 

@@ -21,7 +21,8 @@ def report(
     folder: RunFolder,
     out: Annotated[Path | None, typer.Option(help="html file to write (default: RUN/report.html)")] = None,
     with_baseline: Annotated[
-        bool, typer.Option("--with-baseline", help="train on the labels alone first, unless RUN/baseline is there")
+        bool,
+        typer.Option("--with-baseline", help="train on the labels alone first, unless RUN/baseline has it"),
     ] = False,
     method: OwnMethod = None,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
 
 from instant.config import Recipe
 from instant.data.split import Split
@@ -30,17 +32,31 @@ def comparable(split: Split) -> bool:
 
 def find_baseline(run: Run, split: Split) -> Run | None:
     """The finished baseline of a run, if it is of the same recipe and the same labels; one left by another is not."""
+    return run.baseline if run.baseline.finished and _belongs(run, split) else None
+
+
+def _belongs(run: Run, split: Split) -> bool:
+    """Is what lies in RUN/baseline, finished or not, of this run?"""
     kept = run.baseline
-    if not kept.finished or kept.differs(baseline_recipe(run.recipe())) is not None:
-        return None
-    return kept if kept.is_of(split) else None
+    return kept.exists and kept.differs(baseline_recipe(run.recipe())) is None and kept.is_of(split)
 
 
 def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = ()) -> Run:
-    """The baseline of a run, trained now unless it is there."""
+    """The baseline of a run, trained now unless it is there; one that was stopped goes on, another run is put aside."""
     recipe = run.recipe()
     require_other(recipe)
     if (kept := find_baseline(run, split)) is not None:
         return kept
-    fit(baseline_recipe(recipe), split, run=run.baseline, force=True, callbacks=callbacks)
+    unfinished = _belongs(run, split)
+    if run.baseline.finished:
+        aside = _put_aside(run.baseline)
+        for callback in callbacks:
+            callback.note(f"{run.baseline} held a run of other settings or data; it is {aside} now.")
+    fit(baseline_recipe(recipe), split, run=run.baseline, resume=unfinished, force=not unfinished, callbacks=callbacks)
     return run.baseline
+
+
+def _put_aside(kept: Run) -> Path:
+    free = next(path for number in count(1) if not (path := Path(f"{kept.path}-{number}")).exists())
+    kept.path.rename(free)
+    return free
