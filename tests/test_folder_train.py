@@ -248,9 +248,12 @@ def test_what_is_chosen() -> None:
     # 20 labels a class, of which a fifth is held out: 2 x 4; 32 remain for 4 x 8 unlabelled samples a step
     assert (recipe.backbone, recipe.validation, recipe.batch, recipe.ratio) == ("small_cnn", 8, 8, 4)
     assert all(choice.reason for choice in choices)
-    recipe, choices = choose(few, method="instant", gpu=False, fewer=True)
+    recipe, choices = choose(few, method="instant", gpu=False, given={"labels": "4"})
     assert recipe.validation == 0
     assert "below 10 labels" not in choices[1].reason  # there are 20, of which some are asked for
+    # what is given decides how much fits into a step: 40 - 14 = 26 samples for 4 x 6, 32 for 7 x 4
+    assert choose(few, method="instant", gpu=False, given={"validation": "14"})[0].batch == 6
+    assert choose(few, method="instant", gpu=False, given={"ratio": "7"})[0].batch == 4
     with_gpu = choose(few, method="instant", gpu=True)[0]
     assert with_gpu.backbone == "wrn_28_2"
     assert with_gpu.draw == recipe.draw == "seeded"  # the same samples are labelled on every machine

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +64,7 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
 
     source = read_own(path, label_file, side_for, problems)
     refuse_ignored(settings, str(path), images=source.train.is_images)
-    recipe, choices = choose(source, method=method, gpu=gpu, fewer="labels" in settings)
+    recipe, choices = choose(source, method=method, gpu=gpu, given=settings)
     if "backbone" in settings:  # options were chosen for another
         recipe = dataclasses.replace(recipe, backbone_options={})
         choices = [choice for choice in choices if not choice.setting.startswith("backbone.")]
@@ -98,8 +100,14 @@ def choose_side(seen: Survey, *, gpu: bool) -> tuple[int, str]:
     return 64, f"the median image is {seen.median} wide or high{why}"
 
 
-def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tuple[Recipe, list[Choice]]:
-    """A recipe for the size and kind of the data; `fewer`: just some labels are asked for, so none is held out."""
+def choose(
+    source: Source, *, method: str, gpu: bool, given: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Recipe, list[Choice]]:
+    """A recipe for the size and kind of the data, and for what is given of the settings it depends on.
+
+    Where just some labels are asked for, none is held out.
+    """
+    fewer = "labels" in given
     samples, labels = len(source.train), np.bincount(source.targets[source.targets >= 0], minlength=len(source.classes))
     where = "there is a GPU" if gpu else "there is no GPU"
     changes: dict[str, Any] = {}
@@ -118,6 +126,7 @@ def choose(source: Source, *, method: str, gpu: bool, fewer: bool = False) -> tu
             changes["batch"] = 16
     held = 0 if fewer or labels.min() < ENOUGH else int(labels.min()) // 5
     recipe = dataclasses.replace(recipe, source=OWN, validation=held * len(source.classes), **changes)
+    recipe = recipe.override({key: given[key] for key in ("validation", "ratio") if key in given})
     fits = max(1, (samples - recipe.validation) // recipe.ratio)
     size = "for the size of the samples"
     if fits < recipe.batch:
