@@ -20,6 +20,7 @@ from instant.data.split import Oracle, Split, make_split
 from instant.engine.build import split_for
 from instant.engine.fit import fit
 from instant.errors import InputError
+from instant.run import Run
 
 DIGITS = load("digits")
 
@@ -103,6 +104,21 @@ def test_a_recipe_decides_the_draw() -> None:
     recipe = recipes.resolve("digits", {"draw": "usb", "seed": "2"})
     drawn = make_split(DIGITS, labels=40, seed=2, draw="usb")
     assert split_for(recipe, DIGITS).hash == drawn.hash
+
+
+@pytest.mark.parametrize("change", [{"seed": 3}, {"draw": "usb"}, {"validation": 10}, {"labels": 20}])
+def test_a_run_folder_takes_the_split_of_its_recipe(change: dict[str, Any], tmp_path: Path) -> None:
+    """Later commands draw it again by the recipe, and would find that the samples have changed."""
+    recipe = recipes.digits().override({"steps": 1, "method": "fixmatch"})
+    drawn: dict[str, Any] = {"labels": 40, "seed": 0}
+    other = make_split(DIGITS, **(drawn | change))
+    ((name, value),) = change.items()
+    with pytest.raises(InputError, match=rf"the split has {name}={value} and the recipe {name}="):
+        fit(recipe, other, run=Run(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+    assert fit(recipe, other).summary["split_hash"] == other.hash  # without a folder, nobody will look for it
+    fit(recipe.override(change), other, run=Run(tmp_path / "run"))
+    assert Run(tmp_path / "run").is_of(split_for(Run(tmp_path / "run").recipe(), DIGITS))
 
 
 def test_fewer_labels_are_among_more() -> None:

@@ -51,6 +51,7 @@ class Split:
     oracle: Oracle
     spare: int  # labels that the source has and the split does not give
     seed: int
+    draw: Draw = "seeded"
     files: Sequence[str] = ()  # of the samples in `train`, where each was a file
 
     @property
@@ -77,6 +78,7 @@ class Split:
         return {
             "source": self.source,
             "seed": self.seed,
+            "draw": self.draw,
             "hash": self.hash,
             "classes": list(self.classes),
             "labelled": self.labelled.tolist(),
@@ -158,6 +160,7 @@ def make_split(
         oracle=Oracle(truth),
         spare=int((truth >= 0).sum()),
         seed=seed,
+        draw=draw,
         files=source.files,
     )
 

@@ -71,6 +71,8 @@ def fit(
     resumed = run is not None and resume and run.has_checkpoint
     fresh = replace(recipe, pretrained=None) if resumed else recipe  # the checkpoint has what the weights became
     program = build_program(fresh, split, policies=policies, method=method)
+    if run is not None:
+        _check_found_again(recipe, split, everything=program.learner.method.all_labels)
     if weights is not None:
         for network in filter(None, (program.learner.model, program.learner.teacher)):
             network.load_state_dict(weights)
@@ -135,6 +137,21 @@ def fit(
     for callback in callbacks:
         callback.end(summary)
     return Trained(recipe, split, learner, summary, history)
+
+
+def _check_found_again(recipe: Recipe, split: Split, *, everything: bool) -> None:
+    """A run folder keeps the recipe, by which later commands draw the split again; arrays they cannot find anyway."""
+    if recipe.source == "arrays":
+        return
+    has = {"seed": split.seed, "draw": split.draw, "validation": len(split.validation)}
+    if not everything and recipe.labels is not None:
+        has["labels"] = len(split.labelled)
+    for name, value in has.items():
+        if (said := getattr(recipe, name)) != value:
+            raise InputError(
+                f"the split has {name}={value} and the recipe {name}={said}, by which nobody would find it again in "
+                f"the run folder; use recipe.override({{{name!r}: {value!r}}}), or make_split(..., {name}={said!r})."
+            )
 
 
 def _stop_if_broken(program: Program, step: int, recipe: Recipe, run: Run | None) -> None:
