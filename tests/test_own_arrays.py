@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from folders import plain, read
 from PIL import Image
@@ -66,6 +67,48 @@ def test_labels_of_arrays_in_a_table(tmp_path: Path) -> None:
         (tmp_path / "y.csv").write_text(text, encoding="utf-8")
         with pytest.raises(InputError, match=f"expected 3 labels, one for each row of x, got {count}"):
             read(tmp_path / "x.npy", tmp_path / "y.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("id,label\n2,a\n0,b\n1,\n", [1, -1, 0]),  # as `instant label` writes it, in another order
+        ("id,label\n2,a\n0,b\n", [1, -1, 0]),  # some of the rows
+        ("file;label\n 2.0 ;a\n;\n0.0;b\n;\n", [1, -1, 0]),
+        ("id,label\n2.png,b\n0.png,\n1.png,a\n", [1, -1, 0]),  # no numbers: row by row
+        ("id,label\n2,b\nx,\n1,a\n", [1, -1, 0]),
+        ("id,label\n,b\n,\n,a\n", [1, -1, 0]),
+    ],
+)
+def test_a_table_that_numbers_its_samples(tmp_path: Path, text: str, targets: list[int]) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    (tmp_path / "y.csv").write_text(text)
+    assert read(tmp_path / "x.npy", tmp_path / "y.csv")[0].targets.tolist() == targets
+
+
+def test_numbers_of_samples_in_a_parquet(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    for numbers in ([2, 0], ["2", "0"]):
+        pd.DataFrame({"id": numbers, "label": ["a", "b"]}).to_parquet(tmp_path / "y.parquet")
+        assert read(tmp_path / "x.npy", tmp_path / "y.parquet")[0].targets.tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("1,a\n2,b\n3,a\n", "there is no sample 3, the 3 samples have the numbers from 0 to 2; number them so"),
+        ("0,a\n1,b\n-1,a\n", "there is no sample -1"),
+        ("0,a\n1,b\n1,a\n", "there are two rows for sample 1; leave one"),
+        ("0,a\n1,b\n,a\n", "a row has the label 'a' but no number"),
+        ("a.png,a\nb.png,b\n", "expected 3 labels, one for each row of x, got 2"),
+    ],
+)
+def test_numbers_that_are_of_no_sample_or_of_two(tmp_path: Path, rows: str, sentence: str) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    (tmp_path / "y.csv").write_text(f"id,label\n{rows}")
+    with pytest.raises(InputError, match=sentence) as refusal:
+        read(tmp_path / "x.npy", tmp_path / "y.csv")
+    assert "\n" not in str(refusal.value)
 
 
 def test_arrays_that_cannot_be_used(tmp_path: Path) -> None:

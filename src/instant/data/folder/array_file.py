@@ -1,11 +1,12 @@
 """Arrays of your own in .npy or .npz files: images or vectors, with labels where empty, None, NaN or -1 is unlabelled.
 
-x.npy with --labels y.npy (or a .csv or .parquet with a column label, one row a sample), or one .npz with x and y,
-and x_test and y_test if there are test samples
+x.npy with --labels y.npy (or a .csv or .parquet with a column label, one row a sample, or with the samples' numbers
+from 0 beside it, in any order), or one .npz with x and y, and x_test and y_test if there are test samples
 """
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 from typing import IO
@@ -15,7 +16,7 @@ import numpy as np
 from instant.data.folder.labels import class_order, merge_spellings, note_single
 from instant.data.folder.objects import read_objects
 from instant.data.folder.problems import Flaw
-from instant.data.folder.table import as_names, read_table
+from instant.data.folder.table import FileTable, as_names, read_table
 from instant.data.source import Source
 from instant.data.sources.arrays import arrays
 from instant.errors import InputError
@@ -23,6 +24,7 @@ from instant.errors import InputError
 ARRAYS = (".npy", ".npz")
 SAMPLES = ("x", "X", "images", "data", "features")
 LABELS = ("y", "labels", "label", "targets")
+NUMBER = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")  # whole, also as pandas writes a column that was once of floats
 
 
 def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> Source:
@@ -68,12 +70,42 @@ def _labels(path: Path, samples: int) -> np.ndarray:
         table = read_table(path)
         if table.labels is None:
             raise InputError(f"{path}: expected a column label with one row a sample.")
+        if (numbered := _by_number(path, table, samples)) is not None:
+            return numbered
         rest = table.labels[samples:]  # empty lines at the end are an editor's, those between are samples
         return np.array(table.labels if any(rest) else table.labels[:samples], object)
     found = _load(path)
     labels = _one(found, LABELS, path) if isinstance(found, dict) else found
     if labels is None:
         raise InputError(f"{path}: expected an array called y, it holds {', '.join(found) or 'none'}.")
+    return labels
+
+
+def _by_number(path: Path, table: FileTable, samples: int) -> np.ndarray | None:
+    """The labels where the table numbers its samples, as `instant label` does; None where it does not."""
+    rows = [(NUMBER.fullmatch(file.strip()), file, label) for file, label in zip(table.files or [], table.labels or [])]
+    if not any(match for match, _, _ in rows) or any(not match and file.strip() for match, file, _ in rows):
+        return None
+    labels = np.full(samples, "", object)
+    seen = set()
+    for match, _, label in rows:
+        if match is None:
+            if label:
+                raise InputError(f"{path}: a row has the label {label!r} but no number; write that of its sample.")
+            continue  # an empty row, which spreadsheets leave behind
+        number = int(match[1])
+        if not 0 <= number < samples:
+            raise InputError(
+                f"{path}: there is no sample {number}, the {samples:,} samples have the numbers from 0 to "
+                f"{samples - 1}; number them so, or leave the column of numbers out to give the labels row by row."
+            )
+        if number in seen:
+            raise InputError(
+                f"{path}: there are two rows for sample {number}; leave one, or leave the column of numbers out to "
+                "give the labels row by row."
+            )
+        seen.add(number)
+        labels[number] = label
     return labels
 
 
