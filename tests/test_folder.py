@@ -13,6 +13,7 @@ import pytest
 from folders import labelled, photos, plain, read
 
 from instant.data.folder.labels import match_labels, ways
+from instant.data.folder.listing import list_images, list_unlabelled
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.folder.read import read_own
 from instant.data.folder.survey import Survey
@@ -419,6 +420,34 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         read(tmp_path / "p" / "000.png")
     with pytest.raises(InputError, match="side=7 must be from 8 to 512"):
         read(tmp_path / "p", table, side=7)
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (("{home}/p/001.png", "{home}/p/000.png"), "the table names a file outside the folder"),
+        (("../p/001.png", "../p/000.png"), "the table names a file outside the folder"),
+        (("001.png", "000.png"), "there is no image of this name in the folder"),
+    ],
+)
+def test_a_table_of_which_no_file_can_be_used(tmp_path: Path, files: tuple[str, ...], reason: str) -> None:
+    photos(tmp_path / "p")
+    (tmp_path / "proj").mkdir()
+    table = tmp_path / "proj" / "all.csv"
+    named = [file.format(home=tmp_path) for file in files]
+    table.write_text("file,label\n" + "".join(f"{file},{number}\n" for number, file in enumerate(named)))
+    whole = f"all.csv: none of its files can be used; the first is {named[0]!r}: {reason}; its row is not used. Put the"
+    for list_ in (lambda flaws: list_images(table, None, flaws), lambda flaws: list_unlabelled(table, flaws)):
+        flaws: list[Flaw] = []
+        with pytest.raises(InputError, match=re.escape(whole)):
+            list_(flaws)
+        assert [flaw.file for flaw in flaws] == named
+
+
+def test_a_table_without_files(tmp_path: Path) -> None:
+    (tmp_path / "all.csv").write_text("file,label\n,\n")
+    with pytest.raises(InputError, match=r"all\.csv holds no image files"):
+        read(tmp_path / "all.csv")
 
 
 def test_only_bad_files(tmp_path: Path) -> None:

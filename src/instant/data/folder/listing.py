@@ -50,6 +50,7 @@ def list_unlabelled(path: Path, problems: list[Flaw]) -> Listing:
 
 def _find(path: Path, problems: list[Flaw]) -> tuple[Listing, FileTable | None]:
     """The images that are there, without labels yet, and the table that names them."""
+    known = len(problems)
     if path.is_dir():
         root, table = path, None
         names, key = _take(root, _walk(root, problems), problems)
@@ -59,6 +60,13 @@ def _find(path: Path, problems: list[Flaw]) -> tuple[Listing, FileTable | None]:
             raise InputError(f"{path}: expected a column file with the paths of the images, from the table's folder.")
         names, key = _take(root, iter(sorted(_named(table.files, root, problems))), problems)
     if not names:
+        if table is not None and table.files is not None:
+            match_labels(table.files, [""] * len(table.files), names, root, problems)  # for why none can be used
+            if flaw := next(iter(problems[known:]), None):
+                raise InputError(
+                    f"{path}: none of its files can be used; the first is {flaw.file!r}: {flaw.reason}. Put the table "
+                    "into a folder above all of its images, or name the folder of the images instead."
+                )
         raise InputError(
             f"{path} holds no image files ({', '.join(sorted(IMAGES))}); name the folder or table of your images."
         )
