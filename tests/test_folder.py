@@ -250,6 +250,19 @@ def test_a_table_of_paths_in_other_case(tmp_path: Path) -> None:
     }
 
 
+def test_every_suffix_is_found_and_read(tmp_path: Path) -> None:
+    kinds = {"jpg": "JPEG", "JFIF": "JPEG", "jpe": "JPEG", "apng": "PNG", "dib": "DIB", "pbm": "PPM", "pnm": "PPM"}
+    (tmp_path / "p").mkdir()
+    for suffix, kind in kinds.items():
+        plain(1, mode="1" if suffix == "pbm" else "L").save(tmp_path / "p" / f"a.{suffix}", kind)
+    (tmp_path / "l.csv").write_text("file,label\na.jfif,x\na.jpe,y\na.dib,x\na.pbm,y\n")
+    source, flaws = read(tmp_path / "p", tmp_path / "l.csv")
+    assert (set(source.files), flaws) == ({f"a.{suffix}" for suffix in kinds}, {})
+    assert {file: int(x.mean()) for file, x in zip(source.files, source.train.samples)} == {
+        file: 255 if file == "a.pbm" else 1 for file in source.files
+    }
+
+
 def test_grey_only_where_every_image_is(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     for number in range(300):

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 # Only these are tried: other formats of Pillow start programs (EPS) or are not what people label
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM")
 LIMIT = 2**27  # pixels: half a GB as RGBA; a small file that unpacks to more is a trap, not a photograph
 GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"})
 ORIENTATION = 274  # of EXIF

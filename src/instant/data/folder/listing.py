@@ -16,7 +16,10 @@ from instant.data.folder.problems import Flaw
 from instant.data.folder.table import FileTable, read_table
 from instant.errors import InputError
 
-IMAGES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".pgm", ".ppm"})
+IMAGES = frozenset(  # what the formats that are decoded are called; browsers and Windows save JPEG as .jfif
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff"}
+    | {".pbm", ".pgm", ".ppm", ".pnm"}
+)
 UNREAD = frozenset({".heic", ".heif", ".avif", ".jxl", ".jp2", ".psd", ".svg", ".cr2", ".nef", ".arw", ".dng"})
 LABELLED = ("labelled", "labeled")
 
