@@ -17,6 +17,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM")
 LIMIT = 2**27  # pixels: half a GB as RGBA; a small file that unpacks to more is a trap, not a photograph
 GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"})
 ORIENTATION = 274  # of EXIF
+BITS = 258  # of TIFF
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -86,13 +87,19 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
+def _bits(image: Image.Image) -> int:
+    """Of a pixel of mode I, which Pillow also has for 16 bits; only TIFF holds more of them."""
+    tags = getattr(image, "tag_v2", {})
+    return max(tags.get(BITS, (16,)))
+
+
 def _plain(image: Image.Image, mode: str) -> Image.Image:
     """L or RGB of eight bits, without transparency."""
     if image.mode == "F":
         raise Unreadable("its pixels are floating-point numbers; save it with 8 or 16 bits")
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
-        if values.min() < 0 or values.max() > 65535:
+        if _bits(image) > 16 or values.min() < 0 or values.max() > 65535:
             raise Unreadable("its pixels have 32 bits; save it with 8 or 16 bits")
         image = Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))
     elif image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
