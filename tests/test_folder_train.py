@@ -108,7 +108,21 @@ def test_a_folder_that_was_renamed(capsys: Capture, monkeypatch: pytest.MonkeyPa
     assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
     Path("photos").rename("pictures")
     Path("labels.csv").rename("pictures.csv")
-    assert "photos is not there" in refused(["report", "run"], capsys)
+    for words in (["report", "run"], ["label", "run", "--out", "found.csv"]):
+        complaint = refused(words, capsys)
+        assert "photos and " in complaint
+        assert "labels.csv are not there" in complaint
+        assert complaint.endswith(": instant train --resume RUN data=FOLDER --labels FILE")
+    Path("pictures").rename("photos")
+    complaint = refused(["report", "run"], capsys)
+    assert "labels.csv is not there" in complaint
+    assert complaint.endswith(": instant train --resume RUN --labels FILE")
+    Path("photos").rename("pictures")
+    Path("pictures.csv").rename("labels.csv")
+    complaint = refused(["report", "run"], capsys)
+    assert "photos is not there" in complaint
+    assert complaint.endswith(": instant train --resume RUN data=FOLDER")
+    Path("labels.csv").rename("pictures.csv")
     capsys.readouterr()
     assert main(["train", "--resume", "run", "data=pictures", "--labels", "pictures.csv"]) == 0
     assert "run is finished; from now on its data is looked for in " in capsys.readouterr().out
@@ -128,6 +142,7 @@ def test_an_array_that_was_renamed_keeps_its_baseline(capsys: Capture) -> None:
     assert main(["train", "x.npz", *TINY, "validation=2", "--out", "run", "--baseline"]) == 0
     trained = Path("run/baseline/summary.json").stat().st_mtime_ns
     Path("x.npz").rename("z.npz")
+    assert refused(["report", "run"], capsys).endswith(": instant train --resume RUN data=FILE")
     assert main(["train", "--resume", "run", "data=z.npz"]) == 0
     assert main(["report", "run", "--with-baseline"]) == 0
     assert Path("run/baseline/summary.json").stat().st_mtime_ns == trained

@@ -13,7 +13,7 @@ from instant.backbones import Backbone, build, load_pretrained
 from instant.backbones.base import set_seed
 from instant.config import Recipe
 from instant.data.feed import Feed, Policy
-from instant.data.folder.read import OWN, read_own
+from instant.data.folder.read import OWN, read_again
 from instant.data.neighbours import neighbours
 from instant.data.source import Source
 from instant.data.sources import load
@@ -40,7 +40,7 @@ def source_for(recipe: Recipe) -> Source:
     if recipe.source != OWN or recipe.data is None:
         return load(recipe.source, recipe.data)
     labels = None if recipe.label_file is None else Path(recipe.label_file)
-    return read_own(Path(recipe.data), labels, recipe.side or 0, [])
+    return read_again(Path(recipe.data), labels, recipe.side or 0)
 
 
 def split_for(recipe: Recipe, source: Source) -> Split:

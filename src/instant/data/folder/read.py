@@ -50,6 +50,20 @@ def read_own(
         return _read_images(path, label_file, side, problems, home, progress)
 
 
+def read_again(path: Path, label_file: Path | None, side: int) -> Source:
+    """The files of a run, from where its folder says they are; if they are not, how to say where they are now."""
+    is_file = path.suffix.lower() in (*ARRAYS, *TABLES)
+    gone = {} if path.exists() else {path: f"data={'FILE' if is_file else 'FOLDER'}"}
+    if label_file is not None and not label_file.exists():
+        gone[label_file] = "--labels FILE"
+    if gone:
+        raise InputError(
+            f"{' and '.join(map(str, gone))} {'is' if len(gone) == 1 else 'are'} not there, where the run looks for "
+            f"its data. Say where they are now: instant train --resume RUN {' '.join(gone.values())}"
+        )
+    return read_own(path, label_file, side, [])
+
+
 class New(NamedTuple):
     """Images nobody has labelled, what they are called, and what changes whenever one of them does."""
 
