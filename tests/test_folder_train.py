@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from folders import photos, plain
 
@@ -147,6 +148,21 @@ def test_an_array_that_was_renamed_keeps_its_baseline(capsys: Capture) -> None:
     assert main(["report", "run", "--with-baseline"]) == 0
     assert Path("run/baseline/summary.json").stat().st_mtime_ns == trained
     assert "is finished; there is nothing to resume" in refused(["train", "--resume", "run", "device=cpu"], capsys)
+
+
+def test_labels_of_an_array_in_another_order(capsys: Capture) -> None:
+    """What `instant label` writes, sorted by anything, gives every sample its own label."""
+    truth = np.arange(40) % 2
+    np.save("x.npy", np.random.default_rng(0).normal(size=(40, 4)) + 6 * truth[:, None])
+    np.save("y.npy", np.where(truth == 0, "a", "b"))
+    assert main(["train", "x.npy", *TINY, "--labels", "y.npy", "--out", "run"]) == 0
+    assert main(["label", "run", "x.npy", "--out", "found.csv"]) == 0
+    found = pd.read_csv("found.csv").assign(label=np.where(truth == 0, "a", "b"))  # as a person corrects them
+    found.sort_values("confidence", ascending=False)[:30].to_csv("sorted.csv", index=False)
+    kept = sorted(found.sort_values("confidence", ascending=False).id[:30])
+    assert kept != list(range(30))
+    targets = prepare(Path("x.npy"), Path("sorted.csv"), {}, []).source.targets
+    assert {row: targets[row] for row in range(40) if targets[row] >= 0} == {row: truth[row] for row in kept}
 
 
 def test_a_list_of_problems_takes_nobody_elses_place(capsys: Capture) -> None:
