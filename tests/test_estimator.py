@@ -307,6 +307,41 @@ def test_numbers_with_gaps_as_people_have_them(labels: Any) -> None:
     assert given.labels[given.known].tolist() == [0, 2, 0]
 
 
+@pytest.mark.parametrize("kind", ["Int64", "UInt64", "int64[pyarrow]"])
+@pytest.mark.parametrize("as_given", [pd.Series, pd.array, pd.DataFrame], ids=["series", "array", "frame"])
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+def test_whole_numbers_with_gaps_stay_exact(kind: str, as_given: Any) -> None:
+    """As floats, which pandas' gaps make of them elsewhere, numbers this large would be one class."""
+    if "pyarrow" in kind:
+        pytest.importorskip("pyarrow")
+    ids = [2**60 + 1, 2**60 + 2, 2**60 + 900]
+    given = read_given(as_given([ids[0], pd.NA, ids[2], ids[1]], dtype=kind))
+    assert given.known.tolist() == [True, False, True, True]
+    assert given.labels.dtype == np.int64
+    assert given.labels[given.known].tolist() == [ids[0], ids[2], ids[1]]
+
+
+def test_whole_numbers_beyond_int64_stay_exact() -> None:
+    ids = [1, 2**63 + 1, 2**63 + 2]
+    given = read_given([*ids, None])
+    assert given.labels[given.known].tolist() == ids
+    with pytest.raises(ValueError, match="Unknown label type"):
+        read_given([-5, 2**63 + 1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes"), [("Int64", [2**60 + 1, 2**60 + 2, 2**60 + 900]), ("boolean", [False, True])]
+)
+def test_classes_are_of_the_kind_of_the_labels(kind: str, classes: list[Any]) -> None:
+    truth = np.arange(90) % len(classes)
+    x = np.random.default_rng(0).normal(size=(90, 3)) + 4 * np.eye(3)[truth]
+    y = pd.Series([classes[k] if row < 30 else pd.NA for row, k in enumerate(truth)], dtype=kind)
+    model = InstanTClassifier(**QUICK).fit(x, y)
+    assert model.classes_.tolist() == classes
+    assert model.predict(x).dtype == model.transduction_.dtype == model.classes_.dtype == np.array(classes).dtype
+    assert model.score(x, y) > 0.9
+
+
 @pytest.mark.parametrize("mark", ["-1", "nan", "None", "<NA>"])
 def test_a_gap_that_became_text_is_no_class(mark: str) -> None:
     with pytest.raises(ValueError, match=f"y: '{mark}' stands among names as text; put '' or None"):

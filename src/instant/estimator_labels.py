@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,8 @@ def read_given(y: Any) -> Given:
         raise ValueError("y: this requires y to be passed, but the target y is None; -1 is for what is not known.")
     if isinstance(y, torch.Tensor):
         y = y.detach().cpu().numpy()
+    elif hasattr(y, "astype") and not isinstance(getattr(y, "dtype", None), np.dtype):
+        y = np.asarray(y.astype(object))  # pandas' own kinds and frames: scikit-learn makes floats of whole numbers
     if isinstance(y, list | tuple):  # as objects: numpy would make the text "nan" of a NaN between names
         y = np.array(y, dtype=object)
     if isinstance(y, np.ndarray) and y.dtype.kind == "T":  # numpy's own text, which scikit-learn does not know
@@ -58,7 +60,9 @@ def _of_one_kind(labels: np.ndarray, known: np.ndarray) -> np.ndarray:
     values = labels[known].tolist()
     try:
         found = np.array(values)
-    except ValueError:  # sequences, of unequal length
+        if found.dtype.kind == "f" and all(isinstance(value, Integral) for value in values):
+            found = np.array(values, np.uint64)  # from 2**63 on numpy makes floats of them, which would merge classes
+    except (ValueError, OverflowError):  # sequences, of unequal length; whole numbers of more than 64 bits
         return labels
     if found.dtype.kind == "U":
         odd = next((value for value in values if not isinstance(value, str)), None)
