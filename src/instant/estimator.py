@@ -33,7 +33,13 @@ from instant.progress import ProgressBar
 from instant.recipes import images as images_recipe
 from instant.recipes import vectors as vectors_recipe
 
-IGNORED = ("source", "data", "label_file", "side", "labels", "validation", "draw", "mirror", "method", "recipe")
+DATA = "data and labels are X and y"
+# What `settings` does not take, and what is there instead: it would silently beat a parameter, or do nothing
+INSTEAD = dict.fromkeys(("source", "data", "label_file", "side", "labels", "validation", "draw", "recipe"), DATA) | {
+    "method": "use SemiSupervisedClassifier(method)",
+    "seed": "use the parameter random_state",
+    **{name: f"use the parameter {name}" for name in ("steps", "batch", "ratio", "mirror", "device")},
+}
 
 
 class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
@@ -45,7 +51,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     steps : training steps
     batch : labelled samples a step; fewer where there are fewer samples
     ratio : unlabelled samples for every labelled one
-    settings : any other setting of `instant train`, as in {"noise": 0.1, "method.base": 0.9}
+    settings : settings of `instant train` that are no parameters here, as in {"noise": 0.1, "method.base": 0.9}
     mirror : images only: whether a mirrored image shows the same thing
     random_state : None, an int or a RandomState
     device : "auto" takes a GPU where there is one; "cpu", "cuda", "cuda:1"
@@ -233,11 +239,9 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
     def _recipe(self, train: Store) -> Recipe:
         """The recipe for vectors or images with our parameters on top; no step asks for more rows than there are."""
-        for name in IGNORED:
-            if name in self._settings:
-                raise ValueError(
-                    f"settings: {name!r} is not taken there; data and labels are X and y, method and mirror parameters."
-                )
+        for name in self._settings:
+            if name in INSTEAD:
+                raise ValueError(f"settings: {name!r} is not taken there; {INSTEAD[name]}.")
         refuse_ignored(self._settings, "X", images=train.is_images)
         base = images_recipe if train.is_images else vectors_recipe
         given = {
