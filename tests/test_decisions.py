@@ -18,9 +18,9 @@ from instant.engine.fit import Trained, fit
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide
 from instant.match import Match
-from instant.rules import SelfAdaptive
+from instant.rules import Rule, SelfAdaptive
 from instant.run import CHECKPOINT, Run
-from instant.types import Problem
+from instant.types import Evidence, MethodFunction, Problem, State
 
 WITHOUT_RULE = {"supervised", "fully_supervised", "vat", "mixmatch"}
 
@@ -28,6 +28,11 @@ WITHOUT_RULE = {"supervised", "fully_supervised", "vat", "mixmatch"}
 def train(folder: Path, method: str, **settings: str) -> tuple[Run, Trained]:
     run = Run(folder / method)
     return run, fit(*points(method, **settings), run=run)
+
+
+def own(folder: Path, method: MethodFunction) -> tuple[Run, Trained]:
+    run = Run(folder / "own")
+    return run, fit(*points(steps="60", **{"optim.lr": "0.03"}), run=run, method=method)
 
 
 def looked_at(trained: Trained, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -208,3 +213,29 @@ def test_a_method_given_as_a_function_is_not_another(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="which is code"):
         decide(own, split)
     assert len(decide(own, split, method=mine).label) == len(split.pool)
+
+
+class Following(Rule):
+    """A bar that follows the batch; its momentum is a buffer, as its mean is."""
+
+    momentum: torch.Tensor
+    mean: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("momentum", torch.tensor(0.9))
+        self.register_buffer("mean", torch.tensor(0.25))
+
+    def threshold(self, seen: Evidence) -> tuple[torch.Tensor, State]:
+        mean = self.mean.lerp(seen.probs.amax(1).mean(), 1 - self.momentum)
+        return mean, {"mean": mean}
+
+
+def test_a_momentum_that_is_a_buffer_stands_still_too(tmp_path: Path) -> None:
+    def mine(problem: Problem) -> Match:
+        return Match(Following())
+
+    run, trained = own(tmp_path, mine)
+    mean = float(method_of(trained).rule.get_buffer("mean"))
+    assert mean > 0.26
+    assert decide(run, trained.split, method=mine).tau == pytest.approx(np.full(120, mean), abs=1e-6)

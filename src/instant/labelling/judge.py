@@ -155,9 +155,7 @@ def standing(rule: Rule, seen: Evidence, reference: State) -> Rule:
     if isinstance(rule, InstanceDependent):
         base = standing(rule.base, seen, reference)
         return InstanceDependent(base, clip=rule.clip, resoftmax=rule.resoftmax, warmup=rule.warmup)
-    for module in rule.modules():
-        if hasattr(module, "momentum"):
-            setattr(module, "momentum", 1.0)  # noqa: B010 (any module's, typed or not)
+    hold(rule)
     classes = len(seen.probs)
     if type(rule) is Relative and rule.of_unlabelled:
         return ByClass((rule.base * reference["pool_confidence"]).expand(classes).clone())
@@ -166,6 +164,17 @@ def standing(rule: Rule, seen: Evidence, reference: State) -> Rule:
     if type(rule) in (Fixed, Relative, Curriculum, SelfAdaptive):
         return ByClass(rule.threshold(seen)[0].expand(classes).clone())
     return rule
+
+
+@torch.no_grad()
+def hold(part: nn.Module) -> None:
+    """Set every momentum in it to 1: running means that keep this share of themselves stand still."""
+    for module in part.modules():
+        kept = getattr(module, "momentum", None)
+        if isinstance(kept, Tensor):  # a buffer takes no number in its place
+            kept.fill_(1.0)
+        elif kept is not None:
+            setattr(module, "momentum", 1.0)  # noqa: B010 (any module's, typed or not)
 
 
 @torch.no_grad()
