@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 import torch
 from runs import points, small
+from torch import Tensor
 
 from instant.algorithms import METHODS
+from instant.alignment import Alignment
 from instant.data.split import Split
 from instant.data.store import Store
 from instant.engine.fit import Trained, fit
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide
 from instant.match import Match
-from instant.rules import Rule, SelfAdaptive
+from instant.rules import InstanceDependent, Relative, Rule, SelfAdaptive
 from instant.run import CHECKPOINT, Run
 from instant.types import Evidence, MethodFunction, Problem, State
 
@@ -35,7 +37,7 @@ def own(folder: Path, method: MethodFunction) -> tuple[Run, Trained]:
     return run, fit(*points(steps="60", **{"optim.lr": "0.03"}), run=run, method=method)
 
 
-def looked_at(trained: Trained, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def looked_at(trained: Trained, rows: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs, probabilities and features of training samples, from the judged network in memory."""
     split = trained.split
     x = (torch.from_numpy(split.train.samples[rows]) - torch.tensor(split.mean)) / torch.tensor(split.std)
@@ -98,7 +100,7 @@ def test_every_method_with_a_rule(method: str, tmp_path: Path) -> None:
             assert getattr(parts, field.name) == pytest.approx(getattr(found, field.name), abs=1e-5), field.name
 
 
-def thresholds_of(trained: Trained, probs: torch.Tensor) -> torch.Tensor:
+def thresholds_of(trained: Trained, probs: Tensor) -> Tensor:
     """The published formulas, from the state the rule ended with."""
     rule, label = method_of(trained).rule, probs.argmax(1)
     state = dict(rule.named_buffers())
@@ -218,15 +220,15 @@ def test_a_method_given_as_a_function_is_not_another(tmp_path: Path) -> None:
 class Following(Rule):
     """A bar that follows the batch; its momentum is a buffer, as its mean is."""
 
-    momentum: torch.Tensor
-    mean: torch.Tensor
+    momentum: Tensor
+    mean: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("momentum", torch.tensor(0.9))
         self.register_buffer("mean", torch.tensor(0.25))
 
-    def threshold(self, seen: Evidence) -> tuple[torch.Tensor, State]:
+    def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
         mean = self.mean.lerp(seen.probs.amax(1).mean(), 1 - self.momentum)
         return mean, {"mean": mean}
 
@@ -239,3 +241,77 @@ def test_a_momentum_that_is_a_buffer_stands_still_too(tmp_path: Path) -> None:
     mean = float(method_of(trained).rule.get_buffer("mean"))
     assert mean > 0.26
     assert decide(run, trained.split, method=mine).tau == pytest.approx(np.full(120, mean), abs=1e-6)
+
+
+class Halved(InstanceDependent):
+    """InstanT's rule with half its threshold."""
+
+    def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
+        tau, state = super().threshold(seen)
+        return tau / 2, state
+
+
+@pytest.mark.parametrize("parent", ["instant", "instant_released"])
+def test_a_rule_derived_from_ours_is_asked_itself(parent: str, tmp_path: Path) -> None:
+    def ours(problem: Problem) -> Match:
+        method = METHODS[parent](problem)
+        assert isinstance(method, Match)
+        return method
+
+    def mine(problem: Problem) -> Match:
+        method = ours(problem)
+        rule = method.rule
+        assert isinstance(rule, InstanceDependent)
+        method.rule = Halved(rule.base, clip=rule.clip, resoftmax=rule.resoftmax, warmup=rule.warmup)
+        return method
+
+    run, trained = own(tmp_path, mine)
+    found, whole = decide(run, trained.split, method=mine), decide(run, trained.split, method=ours)
+    assert found.tau == pytest.approx(whole.tau / 2, abs=1e-6)
+    assert found.accepted.tolist() == (found.confidence > found.tau).tolist()
+    assert found.accepted.sum() > whole.accepted.sum()
+    assert found.kappa.tolist() == found.tau.tolist()  # its parts are not told: half of which would they be?
+    assert not found.stay.any()
+    assert found.reason(0) == f"accepted: {found.confidence[0]:.2f} > {found.tau[0]:.2f}"
+    assert decide(run, trained.split, method=mine, batch=7).tau == pytest.approx(found.tau, abs=1e-6)
+
+
+class Milder(Alignment):
+    """The geometric mean of what is aligned and what is not."""
+
+    def forward(self, probs: Tensor, probs_l: Tensor) -> tuple[Tensor, State]:
+        whole, state = super().forward(probs, probs_l)
+        return torch.softmax((whole.log() + probs.log()) / 2, 1), state
+
+
+def test_an_alignment_of_ones_own_is_asked_itself(tmp_path: Path) -> None:
+    def mine(problem: Problem) -> Match:
+        return Match(Relative(0.9, of_unlabelled=True), align=Milder(problem.classes, momentum=0.9))
+
+    run, trained = own(tmp_path, mine)
+    align = method_of(trained).align
+    assert align is not None
+    assert align.momentum == 0.9  # the trained method is left as it was
+    raw = looked_at(trained, trained.split.pool)[1]
+    scaled = (raw * raw * (align.target + 1e-6) / (align.model + 1e-6)).sqrt()
+    expected = (scaled / scaled.sum(1, keepdim=True)).numpy()
+    found = decide(run, trained.split, method=mine)
+    assert found.probs == pytest.approx(expected, abs=1e-5)
+    assert found.tau == pytest.approx(np.full(120, 0.9 * expected.max(1).mean()), abs=1e-5)
+    assert decide(run, trained.split, method=mine, batch=1).probs == pytest.approx(found.probs, abs=1e-5)
+
+
+def test_a_rule_of_ones_own_may_call_a_number_bar(tmp_path: Path) -> None:
+    class Constant(Rule):
+        bar = 0.5
+
+        def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
+            return torch.full_like(seen.probs[:, 0], self.bar), {}
+
+    def mine(problem: Problem) -> Match:
+        return Match(Constant())
+
+    run, trained = own(tmp_path, mine)
+    found = decide(run, trained.split, method=mine)
+    assert found.tau.tolist() == [0.5] * 120
+    assert not found.by_class

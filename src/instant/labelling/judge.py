@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from instant.alignment import rescaled
+from instant.alignment import Alignment, rescaled
 from instant.backbones.registry import build, without_weights
 from instant.data.feed import Normalise
 from instant.data.split import Split
@@ -74,7 +74,7 @@ class Judge(nn.Module):
         self.align = self.estimator = self.rule = None
         self.register_buffer("step", torch.tensor(step))
         if method is not None:
-            self.align = method.align
+            self.align = standing_alignment(method.align)
             self.estimator = None if method.transitions is None else method.transitions.estimator
             self.register_buffer("probs_l", reference["probs_l"])
             self.register_buffer("y_l", reference["y_l"])
@@ -89,8 +89,8 @@ class Judge(nn.Module):
     @property
     def by_class(self) -> bool:
         """Whether the bar that everyone is asked, beside m(x), differs between classes."""
-        bar = getattr(self.rule.base if isinstance(self.rule, InstanceDependent) else self.rule, "bar", None)
-        return bar is not None and bool((bar != bar[0]).any())
+        asked = self.rule.base if type(self.rule) is InstanceDependent else self.rule
+        return isinstance(asked, ByClass) and bool((asked.bar != asked.bar[0]).any())
 
     def classify(self, samples: Tensor) -> Tensor:
         """(B, K): what the network says, as `instant evaluate` measures it."""
@@ -111,18 +111,18 @@ class Judge(nn.Module):
         x, out = self._look(samples)
         probs = F.softmax(out.logits.float(), dim=1)
         if self.align is not None:
-            probs = rescaled(probs, self.align.target, self.align.model)
+            probs = aligned(self.align, probs, self.probs_l)
         column = None
         if self.estimator is not None:
             column = inflow(self.estimator(out.features.float(), x), probs.argmax(1))
         seen = self._evidence(probs, column)
         selection, _ = self.rule(seen)
         kappa, posterior = selection.threshold, probs
-        if isinstance(self.rule, InstanceDependent):
+        if type(self.rule) is InstanceDependent:
             kappa = self.rule.base.threshold(seen)[0].expand_as(kappa)
             posterior = probs if self.rule.resoftmax is None else F.softmax(probs / self.rule.resoftmax, dim=1)
         else:
-            column = None  # a rule that does not look at T has no margin
+            column = None  # a rule that does not look at T has no margin; what another makes of T, it alone knows
         parts = margin_parts(posterior, torch.zeros_like(probs) if column is None else column)
         return Verdict(
             label=parts.label,
@@ -150,9 +150,10 @@ def standing(rule: Rule, seen: Evidence, reference: State) -> Rule:
     """The rule with what it takes from a batch, or moves by it, fixed; `seen` holds one sure sample of every class.
 
     All our rules but Dash's, which is a row's own already, hold a sample against a bar that depends on its class alone,
-    beside m(x). A rule of your own is asked as it is, with its momentum at 1: it may look at a row and at its buffers.
+    beside m(x). A rule of your own, also one derived from ours, is asked as it is, with its momentum at 1: it may look
+    at a row and at its buffers.
     """
-    if isinstance(rule, InstanceDependent):
+    if type(rule) is InstanceDependent:
         base = standing(rule.base, seen, reference)
         return InstanceDependent(base, clip=rule.clip, resoftmax=rule.resoftmax, warmup=rule.warmup)
     hold(rule)
@@ -163,7 +164,24 @@ def standing(rule: Rule, seen: Evidence, reference: State) -> Rule:
         return ByClass(rule.mu.expand(classes).clone())
     if type(rule) in (Fixed, Relative, Curriculum, SelfAdaptive):
         return ByClass(rule.threshold(seen)[0].expand(classes).clone())
+    for module in list(rule.modules()):
+        for name, part in module.named_children():
+            if type(part) is Relative and part.of_unlabelled:  # no momentum holds the mean of a batch
+                setattr(module, name, standing(part, seen, reference))
     return rule
+
+
+def standing_alignment(align: Alignment | None) -> Alignment | None:
+    """A copy whose running means no longer move; one of your own is held by its momentum, as a rule is."""
+    align = copy.deepcopy(align)
+    if align is not None:
+        hold(align.eval())
+    return align
+
+
+def aligned(align: Alignment, probs: Tensor, probs_l: Tensor) -> Tensor:
+    """Probabilities as a standing alignment has them: by our formula, or by what is written in its place."""
+    return rescaled(probs, align.target, align.model) if type(align) is Alignment else align(probs, probs_l)[0]
 
 
 @torch.no_grad()
@@ -186,14 +204,15 @@ def reference_of(network: nn.Module, method: Method, split: Split, normalise: No
     if not isinstance(method, Match):
         return {}
     where = normalise.mean.device
+    align = standing_alignment(method.align)
 
     def mean_confidence() -> Tensor:
         total = torch.zeros((), dtype=torch.float64, device=where)
         for start in range(0, len(split.pool), 1024):
             rows = split.train.take(split.pool[start : start + 1024])
             probs = predict(network, rows, normalise, device=where)
-            if method.align is not None:
-                probs = rescaled(probs, method.align.target, method.align.model)
+            if align is not None:
+                probs = aligned(align, probs, found["probs_l"])
             total += probs.amax(1).double().sum()
         return (total / len(split.pool)).float()
 
