@@ -14,8 +14,10 @@ import pytest
 import torch
 from runs import DIGITS, points, small
 from safetensors import safe_open
+from torch import Tensor
 
 import instant
+from instant.alignment import Alignment
 from instant.backbones import build
 from instant.backbones.registry import without_weights
 from instant.cli import main
@@ -25,8 +27,11 @@ from instant.errors import InputError
 from instant.export import export_onnx, export_safetensors
 from instant.labelling.decisions import decide
 from instant.labelling.stream import label
+from instant.match import Match
 from instant.report.page import write_report
+from instant.rules import Fixed
 from instant.run import Run
+from instant.types import Problem, State
 
 MADE = {
     "mlp": lambda: points("instant", **{"method.base": "0.3"}),
@@ -59,6 +64,43 @@ def test_onnxruntime_equals_torch(name: str, tmp_path: Path) -> None:
     assert said["classes"] == list(split.classes)
     assert said["mean"] == list(split.mean)
     assert said["shape"] == list(split.train.shape)
+
+
+class Milder(Alignment):
+    """The geometric mean of what is aligned and what is not."""
+
+    def forward(self, probs: Tensor, probs_l: Tensor) -> tuple[Tensor, State]:
+        whole, state = super().forward(probs, probs_l)
+        return torch.softmax((whole.log() + probs.log()) / 2, 1), state
+
+
+class Spectral(Alignment):
+    """By an operation that ONNX does not have."""
+
+    def forward(self, probs: Tensor, probs_l: Tensor) -> tuple[Tensor, State]:
+        whole, state = super().forward(probs, probs_l)
+        return whole + 0 * torch.linalg.svdvals(self.model.diag()).sum(), state
+
+
+def test_an_alignment_of_ones_own_goes_along_or_is_refused(tmp_path: Path) -> None:
+    def mine(problem: Problem) -> Match:
+        return Match(Fixed(0.9), align=Milder(problem.classes, momentum=0.9))
+
+    def never(problem: Problem) -> Match:
+        return Match(Fixed(0.9), align=Spectral(problem.classes, momentum=0.9))
+
+    recipe, split = points(steps="60", **{"optim.lr": "0.03"})
+    run, file = Run(tmp_path / "run"), tmp_path / "model.onnx"
+    fit(recipe, split, run=run, method=mine)
+    with pytest.raises(InputError, match=r"does something that ONNX cannot hold .*svd.*; use --safetensors"):
+        export_onnx(run, file, method=never)
+    assert not file.exists()
+    export_onnx(run, file, method=mine)
+    found = decide(run, split, split.train.take(np.arange(7)), method=mine)
+    session = onnxruntime.InferenceSession(file.read_bytes(), providers=["CPUExecutionProvider"])
+    for rows in (1, 7):
+        _, probs, _, _ = session.run(None, {"samples": split.train.samples[:rows]})
+        assert probs == pytest.approx(found.probs[:rows], abs=1e-5)
 
 
 def test_a_method_without_thresholds_gives_label_and_probabilities(tmp_path: Path) -> None:

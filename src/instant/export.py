@@ -17,6 +17,7 @@ from instant.engine.checkpoint import load_tensors, write_tensors
 from instant.errors import InputError
 from instant.labelling.judge import Judge, load_judge
 from instant.run import Run
+from instant.types import MethodFunction
 
 INPUT = "samples"
 DECIDED = ("label", "probabilities", "tau", "accepted")
@@ -35,7 +36,9 @@ class _Deciding(nn.Module):
         return found.label, found.probs, found.tau, found.accepted
 
 
-def export_onnx(run: Run, path: Path, *, force: bool = False, method: str | None = None) -> tuple[str, ...]:
+def export_onnx(
+    run: Run, path: Path, *, force: bool = False, method: str | MethodFunction | None = None
+) -> tuple[str, ...]:
     """Write the graph `samples -> label, probabilities, tau, accepted`, any number of samples; returns the outputs.
 
     It takes what the run was trained on, uint8 images (batch, C, H, W) or float32 vectors (batch, D), and normalises
@@ -52,16 +55,23 @@ def export_onnx(run: Run, path: Path, *, force: bool = False, method: str | None
     module = _Deciding(judge).eval()
     outputs = DECIDED if judge.decides else DECIDED[:2]
     samples = torch.zeros(3, *shape, dtype=torch.uint8 if len(shape) == 3 else torch.float32)
-    with torch.no_grad(), _quiet():
-        program = torch.onnx.export(
-            module,
-            (samples,),
-            dynamo=True,
-            verbose=False,
-            dynamic_shapes={INPUT: {0: torch.export.Dim("batch")}},
-            input_names=[INPUT],
-            output_names=list(outputs),
-        )
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.onnx.export(
+                module,
+                (samples,),
+                dynamo=True,
+                verbose=False,
+                dynamic_shapes={INPUT: {0: torch.export.Dim("batch")}},
+                input_names=[INPUT],
+                output_names=list(outputs),
+            )
+    except torch.onnx.OnnxExporterError as error:
+        why = str(error.__cause__ or error).splitlines()[0]
+        raise InputError(
+            f"{run}: {run.recipe().method} with {run.recipe().backbone} does something that ONNX cannot hold ({why}); "
+            "use --safetensors, or write it in other operations."
+        ) from error
     assert program is not None
     proto = program.model_proto
     if not proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
