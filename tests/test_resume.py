@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import random as chance
 import re
 import shlex
@@ -25,6 +27,7 @@ from runs import (
 from instant.algorithms import METHODS
 from instant.choose import prepare
 from instant.cli import main
+from instant.data.store import Store
 from instant.engine.build import source_for, split_for
 from instant.engine.fit import Interrupted, fit
 from instant.errors import InputError
@@ -169,6 +172,21 @@ def test_another_split_is_refused(tmp_path: Path) -> None:
     moved = recipe.override({"data": "elsewhere"})
     assert fit(moved, split, run=run, resume=True).summary["steps"] == 24
     assert run.recipe().data == "elsewhere"
+
+
+def test_other_values_under_the_same_labels_are_refused(tmp_path: Path) -> None:
+    """A file that was written anew with its rows in another order: the labels would go to others."""
+    recipe, split = points()
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(8)])
+    shuffled = dataclasses.replace(split, train=Store(split.train.samples[::-1].copy()))
+    assert shuffled.hash == split.hash
+    with pytest.raises(InputError, match=r"the samples of .* have changed since it was begun"):
+        fit(recipe, shuffled, run=run, resume=True)
+    record = json.loads((run.path / "split.json").read_text(encoding="utf-8"))
+    (run.path / "split.json").write_text(json.dumps(record | {"content": None}), encoding="utf-8")
+    assert fit(recipe, split, run=run, resume=True).summary["steps"] == 24  # begun before it was written down
 
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from instant.config import Recipe
 from instant.data.files import atomic, held
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.source import Source
-from instant.data.split import Split, identify
+from instant.data.split import Split, content_of, identify
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
 from instant.types import MethodFunction
@@ -114,7 +114,7 @@ class Run:
     def is_of(self, split: Split) -> bool:
         """Is this the data that the run was begun with?"""
         kept = self.split_record()
-        return kept["hash"] == split.hashed(kept["source"])
+        return kept["hash"] == split.hashed(kept["source"]) and kept.get("content") in (None, split.content)
 
     def require_same(self, split: Split) -> None:
         """Refuse other data than the run was begun with."""
@@ -130,7 +130,8 @@ class Run:
         kept = self.split_record()
         given = [kept[name] for name in ("labelled", "targets", "validation", "validation_targets")]
         pool = np.setdiff1d(np.arange(len(source.train)), kept["validation"])
-        if kept["hash"] != identify(kept["source"], source.classes, len(source.train), [*given, pool], source.files):
+        known = identify(kept["source"], source.classes, len(source.train), [*given, pool], source.files)
+        if kept["hash"] != known or kept.get("content") not in (None, content_of(source.train, source.files)):
             raise self._changed("samples")
 
     def _changed(self, what: str) -> InputError:

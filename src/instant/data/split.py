@@ -73,6 +73,10 @@ class Split:
         given = (self.labelled, self.targets, self.validation, self.validation_targets, self.pool)
         return identify(source, self.classes, len(self.train), given, self.files)
 
+    @property
+    def content(self) -> str | None:
+        return content_of(self.train, self.files)
+
     def record(self) -> dict[str, object]:
         """What a run folder keeps of the split."""
         return {
@@ -80,6 +84,7 @@ class Split:
             "seed": self.seed,
             "draw": self.draw,
             "hash": self.hash,
+            "content": self.content,
             "classes": list(self.classes),
             "labelled": self.labelled.tolist(),
             "targets": self.targets.tolist(),
@@ -99,6 +104,11 @@ def identify(source: str, classes: Sequence[str], size: int, given: Sequence[Any
     for name in files:  # one for another leaves every position as it was
         digest.update(name.encode() + b"\0")
     return digest.hexdigest()[:16]
+
+
+def content_of(train: Store, files: Sequence[str]) -> str | None:
+    """A fingerprint of the samples; None for image files, which another version of Pillow may decode otherwise."""
+    return None if files else train.fingerprint()
 
 
 def make_split(

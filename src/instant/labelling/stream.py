@@ -147,7 +147,8 @@ def _from_pool(run: Run, split: Split) -> _Job:
     def names(rows: np.ndarray) -> list[str]:
         return [split.files[row] if split.files else str(row) for row in rows.tolist()]
 
-    return _Job(split.train, split.pool, names, Past(run), {"split": split.hash}, held_out=len(split.validation))
+    by = {"split": split.hash, "content": split.content}
+    return _Job(split.train, split.pool, names, Past(run), by, held_out=len(split.validation))
 
 
 def _prepare(parts: Path, job: dict[str, Any]) -> None:
