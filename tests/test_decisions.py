@@ -7,20 +7,24 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from runs import points, small
 from torch import Tensor
 
+import instant
 from instant.algorithms import METHODS
 from instant.alignment import Alignment
 from instant.data.split import Split
 from instant.data.store import Store
 from instant.engine.fit import Trained, fit
 from instant.errors import InputError
+from instant.export import export_onnx
 from instant.labelling.decisions import Decisions, decide
+from instant.labelling.stream import label
 from instant.match import Match
-from instant.rules import InstanceDependent, Relative, Rule, SelfAdaptive
+from instant.rules import Curriculum, InstanceDependent, Relative, Rule, SelfAdaptive
 from instant.run import CHECKPOINT, Run
 from instant.types import Evidence, MethodFunction, Problem, State
 
@@ -315,3 +319,67 @@ def test_a_rule_of_ones_own_may_call_a_number_bar(tmp_path: Path) -> None:
     found = decide(run, trained.split, method=mine)
     assert found.tau.tolist() == [0.5] * 120
     assert not found.by_class
+
+
+class PerSample(Rule):
+    """The bar of each sample is the running mean of its own confidence."""
+
+    own: Tensor
+
+    def __init__(self, unlabelled: int) -> None:
+        super().__init__()
+        self.register_buffer("own", torch.full((unlabelled,), 0.5))
+
+    def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
+        bar = self.own[seen.index]
+        return bar, {"own": self.own.scatter(0, seen.index, bar.lerp(seen.probs.amax(1), 0.3))}
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["itself", "as a part of InstanT's rule"])
+def test_a_bar_of_each_sample_is_for_the_pool_alone(inside: bool, tmp_path: Path) -> None:
+    def mine(problem: Problem) -> Match:
+        method = METHODS["instant" if inside else "fixmatch"](problem)
+        assert isinstance(method, Match)
+        rule = PerSample(problem.unlabelled)
+        method.rule = InstanceDependent(rule) if inside else rule
+        return method
+
+    run, trained = own(tmp_path, mine)
+    split = trained.split
+    rule = method_of(trained).rule
+    bars = rule.get_buffer("base.own" if inside else "own").numpy()
+    assert len(np.unique(bars)) > 100
+    for batch in (None, 7):
+        assert decide(run, split, method=mine, batch=batch).kappa.tolist() == bars.tolist()
+    label(run, tmp_path / "labels.parquet", pool=lambda: split, method=mine, block=50)
+    assert pd.read_parquet(tmp_path / "labels.parquet")["tau_everyone"].tolist() == bars.tolist()
+    model = instant.load(run.path, method=mine)
+    assert len(model.predict(split.train.samples)) == 120
+    with pytest.raises(InputError, match="as instant label does without a path"):
+        label(run, tmp_path / "other.parquet", path=tmp_path / "samples.npy", method=mine)
+    assert not list(tmp_path.glob("other*"))
+    for ask in (
+        lambda: model.decide(split.train.samples),
+        lambda: decide(run, split, split.test, method=mine),
+        lambda: export_onnx(run, tmp_path / "model.onnx", method=mine),
+    ):
+        with pytest.raises(InputError, match="goes by a sample's position in the pool, which other samples do not"):
+            ask()
+
+
+def test_state_of_each_sample_binds_no_bar_to_it(tmp_path: Path) -> None:
+    """FlexMatch's rule keeps something by index and asks by class: one derived from it takes any samples."""
+
+    class Higher(Curriculum):
+        def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
+            tau, state = super().threshold(seen)
+            return tau.sqrt(), state
+
+    def mine(problem: Problem) -> Match:
+        return Match(Higher(problem.classes, problem.unlabelled))
+
+    run, trained = own(tmp_path, mine)
+    split = trained.split
+    pool = decide(run, split, method=mine)
+    assert (pool.tau > 0).any()
+    assert decide(run, split, split.train.take(split.pool), method=mine).tau.tolist() == pool.tau.tolist()

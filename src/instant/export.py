@@ -52,6 +52,8 @@ def export_onnx(
     except ImportError as error:
         raise InputError(f'--onnx needs the onnx extra ({error}): pip install "instant-ssl[onnx]"') from error
     judge, _, shape = load_judge(run, method)
+    if judge.decides:
+        judge.require_stranger()
     module = _Deciding(judge).eval()
     outputs = DECIDED if judge.decides else DECIDED[:2]
     samples = torch.zeros(3, *shape, dtype=torch.uint8 if len(shape) == 3 else torch.float32)

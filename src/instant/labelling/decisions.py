@@ -53,17 +53,33 @@ def decide(
     require_rule(judge, run)
     if store is not None and store.shape != shape:
         raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")
-    rows = split.pool if store is None else np.arange(len(store))
-    samples = split.train if store is None else store
-    return decide_rows(judge.to(choose_device(device)), samples, rows, classes, batch=batch)
+    judge.to(choose_device(device))
+    if store is not None:
+        return decide_rows(judge, store, np.arange(len(store)), classes, batch=batch)
+    return decide_rows(judge, split.train, split.pool, classes, np.arange(len(split.pool)), batch=batch)
 
 
 @torch.no_grad()
 def decide_rows(
-    judge: Judge, store: Store, rows: np.ndarray, classes: tuple[str, ...], *, batch: int | None = None
+    judge: Judge,
+    store: Store,
+    rows: np.ndarray,
+    classes: tuple[str, ...],
+    in_pool: np.ndarray | None = None,
+    *,
+    batch: int | None = None,
 ) -> Decisions:
-    """Decisions about some samples of a store; each is its own, whatever the others are."""
-    parts = [[part.cpu() for part in judge(block)] for block in batches(store, judge.step.device, rows, batch=batch)]
+    """Decisions about some samples of a store; each is its own, whatever the others are.
+
+    `in_pool` are their positions in the run's pool; none: they are other samples.
+    """
+    if in_pool is None:
+        judge.require_stranger()
+    parts, done = [], 0
+    for block in batches(store, judge.step.device, rows, batch=batch):
+        index = None if in_pool is None else torch.from_numpy(in_pool[done : done + len(block)]).to(block.device)
+        parts.append([part.cpu() for part in judge(block, index)])
+        done += len(block)
     columns = {name: torch.cat(column).contiguous().numpy() for name, column in zip(Verdict._fields, zip(*parts))}
     return Decisions(**columns, ids=rows, classes=classes, by_class=judge.by_class)
 

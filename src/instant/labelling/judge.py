@@ -8,6 +8,7 @@ they had learnt by the last step. In training some rules look at the whole batch
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,8 @@ from instant.rules import Curriculum, Fixed, InstanceDependent, Relative, Rule, 
 from instant.run import Run
 from instant.transition import inflow
 from instant.types import Evidence, Method, MethodFunction, Prediction, Problem, State
+
+LOOKED_AT = 4096  # positions of the pool, spread evenly, that a rule is asked about
 
 
 class Verdict(NamedTuple):
@@ -59,16 +62,27 @@ class ByClass(Rule):
 
 
 class Judge(nn.Module):
-    """`judge(samples) -> Verdict`, for uint8 images (B, C, H, W) or float32 vectors (B, D) as they were trained on."""
+    """`judge(samples) -> Verdict`, for uint8 images (B, C, H, W) or float32 vectors (B, D) as they were trained on.
+
+    `index` are the samples' positions in the run's pool of `pool` samples; others have none (`require_stranger`).
+    """
 
     step: Tensor
     probs_l: Tensor
     y_l: Tensor
 
     def __init__(
-        self, network: nn.Module, normalise: Normalise, method: Match | None, reference: State, *, step: int = 0
+        self,
+        network: nn.Module,
+        normalise: Normalise,
+        method: Match | None,
+        reference: State,
+        *,
+        step: int = 0,
+        pool: int = 1,
     ) -> None:
         super().__init__()
+        self.pool = pool
         self.network = network
         self.normalise = normalise
         self.align = self.estimator = self.rule = None
@@ -106,7 +120,30 @@ class Judge(nn.Module):
         x, out = self._look(samples)
         return self.estimator(out.features.float(), x)
 
-    def forward(self, samples: Tensor) -> Verdict:
+    @cached_property
+    def by_index(self) -> bool:
+        """Whether the same sample gets another answer at another position in the pool."""
+        assert self.rule is not None, "without a rule there is nothing to ask"
+        where, classes = self.step.device, self.probs_l.shape[1]
+        rows = min(self.pool, LOOKED_AT)
+        label = torch.arange(rows, device=where) % classes
+        sure = torch.linspace(0, 1, rows, device=where)[:, None]
+        probs = sure * F.one_hot(label, classes) + (1 - sure) / classes  # of every class, from unsure to sure
+        column = None if self.estimator is None else inflow(torch.eye(classes, device=where), label)
+        spread = torch.arange(rows, device=where) * self.pool // rows
+        with torch.no_grad():
+            nobody, all_over = (self.rule(self._evidence(probs, column, index))[0] for index in (None, spread))
+        return any(not torch.allclose(a.float(), b.float(), equal_nan=True) for a, b in zip(nobody, all_over))
+
+    def require_stranger(self) -> None:
+        """That the rule can decide about samples which are not at a position in the run's pool."""
+        if self.by_index:
+            raise InputError(
+                "the method's rule goes by a sample's position in the pool, which other samples do not have; it can "
+                "only decide about the run's own pool, as instant label does without a path."
+            )
+
+    def forward(self, samples: Tensor, index: Tensor | None = None) -> Verdict:
         assert self.rule is not None, "without a rule there is nothing to decide"
         x, out = self._look(samples)
         probs = F.softmax(out.logits.float(), dim=1)
@@ -115,7 +152,7 @@ class Judge(nn.Module):
         column = None
         if self.estimator is not None:
             column = inflow(self.estimator(out.features.float(), x), probs.argmax(1))
-        seen = self._evidence(probs, column)
+        seen = self._evidence(probs, column, index)
         selection, _ = self.rule(seen)
         kappa, posterior = selection.threshold, probs
         if type(self.rule) is InstanceDependent:
@@ -141,8 +178,9 @@ class Judge(nn.Module):
         x = self.normalise(samples)
         return x, self.network(x)
 
-    def _evidence(self, probs: Tensor, column: Tensor | None = None) -> Evidence:
-        index = torch.zeros_like(probs[:, 0], dtype=torch.int64)  # of nobody in the pool: only state is kept by it
+    def _evidence(self, probs: Tensor, column: Tensor | None = None, index: Tensor | None = None) -> Evidence:
+        if index is None:  # of nobody in the pool: only state is kept by it
+            index = torch.zeros_like(probs[:, 0], dtype=torch.int64)
         return Evidence(probs, self.probs_l, self.y_l, index, self.step, column)
 
 
@@ -255,7 +293,8 @@ def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Ju
         raise InputError(
             f"{run}: its checkpoint does not fit method={named}; was another function trained? ({error})"
         ) from error
-    return Judge(network, normalise, built, run.reference(), step=recipe.steps - 1), classes, shape
+    judge = Judge(network, normalise, built, run.reference(), step=recipe.steps - 1, pool=problem.unlabelled)
+    return judge, classes, shape
 
 
 def require_rule(judge: Judge, run: Run) -> None:

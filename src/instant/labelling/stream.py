@@ -30,6 +30,7 @@ from instant.labelling.inputs import open_samples
 from instant.labelling.judge import load_judge, require_rule
 from instant.labelling.table import Past, as_arrow
 from instant.run import Run
+from instant.types import MethodFunction
 
 BLOCK = 2048  # rows of a shard: more take more memory, and save neither time nor space
 
@@ -64,7 +65,7 @@ def label(
     pool: Callable[[], Split] | None = None,
     form: str = "parquet",
     force: bool = False,
-    method: str | None = None,
+    method: str | MethodFunction | None = None,
     device: str = "auto",
     report: Report = lambda done, total: None,
     block: int = BLOCK,
@@ -80,6 +81,7 @@ def label(
         judge, classes, shape = load_judge(run, method)
         require_rule(judge, run)
         if path is not None:
+            judge.require_stranger()
             job = _from_path(path, shape, problems_of(out))
         else:
             assert pool is not None, "without a path the pool is asked about"
@@ -96,7 +98,8 @@ def label(
                 resumed += places.stop - start
             else:
                 rows = job.rows[places]
-                found = decide_rows(judge, job.store, rows, classes)
+                in_pool = None if job.past is None else np.arange(start, places.stop)
+                found = decide_rows(judge, job.store, rows, classes, in_pool)
                 table = as_arrow(found, job.names(rows), None if job.past is None else job.past.columns(places))
                 with atomic(shard) as file:
                     pq.write_table(table, file)
