@@ -36,9 +36,9 @@ def train(folder: Path, method: str, **settings: str) -> tuple[Run, Trained]:
     return run, fit(*points(method, **settings), run=run)
 
 
-def own(folder: Path, method: MethodFunction) -> tuple[Run, Trained]:
+def own(folder: Path, method: MethodFunction, **settings: str) -> tuple[Run, Trained]:
     run = Run(folder / "own")
-    return run, fit(*points(steps="60", **{"optim.lr": "0.03"}), run=run, method=method)
+    return run, fit(*points(**{"steps": "60", "optim.lr": "0.03"} | settings), run=run, method=method)
 
 
 def looked_at(trained: Trained, rows: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
@@ -344,8 +344,9 @@ def test_a_bar_of_each_sample_is_for_the_pool_alone(inside: bool, tmp_path: Path
         method.rule = InstanceDependent(rule) if inside else rule
         return method
 
-    run, trained = own(tmp_path, mine)
+    run, trained = own(tmp_path, mine, validation="6")  # so that a place in the pool is not one in the data
     split = trained.split
+    assert len(split.pool) == 114
     rule = method_of(trained).rule
     bars = rule.get_buffer("base.own" if inside else "own").numpy()
     assert len(np.unique(bars)) > 100
