@@ -23,16 +23,20 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
+from torch import Tensor
 
 from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedKFold, arrays, fit, load, make_split
 from instant.cli import main
 from instant.engine import build
 from instant.estimator_labels import read_given
 from instant.labelling.judge import Judge
+from instant.match import Match
 from instant.progress import ProgressBar
 from instant.recipes import vectors
+from instant.rules import Rule
 from instant.run import Run
 from instant.transition import Transition
+from instant.types import Evidence, Problem, State
 
 QUICK = {"steps": 60, "random_state": 0}
 # scikit-learn exempts its own semi-supervised estimators by name: there -1 is a class
@@ -494,3 +498,26 @@ def test_the_recipe_for_vectors_leaves_the_release_as_it_is() -> None:
     assert (own["base"], own["transition_lr"]) == (0.95, 0.001)
     assert vectors(method="instant_released").method_options == {"momentum": 0.98}
     assert vectors(method="supervised").method_options == {}
+
+
+class PerSample(Rule):
+    """Every sample of the pool has a bar of its own, which only its index tells."""
+
+    def __init__(self, samples: int) -> None:
+        super().__init__()
+        self.register_buffer("own", torch.linspace(0.1, 0.9, samples))
+
+    def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
+        return self.own[seen.index], {}
+
+
+def per_sample(p: Problem) -> Match:
+    return Match(PerSample(p.unlabelled))
+
+
+def test_training_rows_have_the_bar_of_their_index() -> None:
+    x, _, y = blobs()
+    model = SemiSupervisedClassifier("test_estimator:per_sample", steps=2, batch=4, random_state=0).fit(x, y)
+    assert model.thresholds_ == pytest.approx(np.linspace(0.1, 0.9, len(x)), abs=1e-6)
+    with pytest.raises(ValueError, match="index"):
+        model.decide(x)

@@ -296,10 +296,10 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         normalise = Normalise(split.mean, split.std, images=split.train.is_images)
         rests_on = reference_of(network, method, split, normalise)
         rule = method if isinstance(method, Match) else None
-        self.judge_ = Judge(network, normalise, rule, rests_on, step=trained.recipe.steps - 1)
+        self.judge_ = Judge(network, normalise, rule, rests_on, step=trained.recipe.steps - 1, pool=len(split.pool))
         rows = np.arange(len(split.train))
         self._known = known
-        self._decisions = decide_rows(self.judge_, split.train, rows, self._names()) if rule else None
+        self._decisions = decide_rows(self.judge_, split.train, rows, self._names(), rows) if rule else None
         blocks = batches(split.train, self.judge_.step.device)
         called = torch.cat([self.judge_.classify(block).argmax(1) for block in blocks])
         self.transduction_ = np.where(known, labels, self.classes_[called.numpy()])
