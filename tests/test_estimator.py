@@ -519,5 +519,5 @@ def test_training_rows_have_the_bar_of_their_index() -> None:
     x, _, y = blobs()
     model = SemiSupervisedClassifier("test_estimator:per_sample", steps=2, batch=4, random_state=0).fit(x, y)
     assert model.thresholds_ == pytest.approx(np.linspace(0.1, 0.9, len(x)), abs=1e-6)
-    with pytest.raises(ValueError, match="index"):
+    with pytest.raises(ValueError, match="goes by a sample's position in the pool"):
         model.decide(x)
