@@ -7,6 +7,8 @@ import pickle
 import signal
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +219,51 @@ def test_a_seed_repeats_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "_network", slow)
     for one in Parallel(n_jobs=2, backend="threading")(delayed(clone(model).fit)(x, y) for _ in range(2)):
         np.testing.assert_array_equal(one.predict_proba(x), expected)
+
+
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("around", [float64_by_default, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("method", ["instant", "freematch"])
+def test_what_torch_was_told_before_changes_nothing(around: Any, method: str) -> None:
+    x, _, y = blobs()
+    expected = SemiSupervisedClassifier(method, steps=10, random_state=0).fit(x, y)
+    with around():
+        told = _told()
+        model = SemiSupervisedClassifier(method, steps=10, random_state=0).fit(x, y)
+        assert _told() == told
+        with pytest.raises(ValueError, match="finite number"):
+            SemiSupervisedClassifier(method, steps=10, random_state=0, settings={"optim.lr": 1e30}).fit(x, y)
+        assert _told() == told
+        found = model.decide(x)
+    weights = model.judge_.network.state_dict()
+    for name, value in expected.judge_.network.state_dict().items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=0, msg=name)
+    np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)
+    np.testing.assert_array_equal(found.tau, expected.decide(x).tau)
+
+
+def _told() -> tuple[torch.dtype, bool, bool]:
+    return torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
+def test_the_last_to_leave_brings_back_the_default_dtype() -> None:
+    """It is one for all threads: the first to be done must not take it from the other."""
+    with float64_by_default():
+        first, last = build.plain_torch(), build.plain_torch()
+        first.__enter__()
+        last.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_default_dtype() == torch.float32
+        last.__exit__(None, None, None)
+        assert torch.get_default_dtype() == torch.float64
 
 
 def test_only_labelled_rows_are_scored() -> None:

@@ -21,6 +21,7 @@ from instant.data.feed import Normalise
 from instant.data.sources import arrays
 from instant.data.split import Split, make_split
 from instant.data.store import Store, batches
+from instant.engine.build import plain_torch
 from instant.engine.fit import Trained, fit
 from instant.engine.interrupt import Interrupted
 from instant.estimator_labels import read_given
@@ -153,6 +154,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "judge_")
         return self.classes_[self.predict_proba(X).argmax(1)]
 
+    @plain_torch()
     @torch.no_grad()
     def predict_proba(self, X: Any) -> np.ndarray:
         """(n, K), the classes in the order of `classes_`.
@@ -185,6 +187,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         weights = None if sample_weight is None else np.asarray(sample_weight)[known]
         return float(accuracy_score(labels[known], called[known], sample_weight=weights))
 
+    @plain_torch()
     def decide(self, X: Any) -> Decisions:
         """Label, confidence, threshold with its parts and reason, for any rows; as `instant label` has them.
 
@@ -288,6 +291,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             )
         return self.judge_.network.state_dict()
 
+    @plain_torch()
     @torch.no_grad()
     def _remember(self, trained: Trained, split: Split, labels: np.ndarray, known: np.ndarray) -> None:
         """Keep what predicts and decides, on the CPU, and what it says about the training rows."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from instant.config import Recipe
 from instant.data.feed import Policy
 from instant.data.split import Split
-from instant.engine.build import build_program
+from instant.engine.build import build_program, plain_torch
 from instant.engine.evaluate import evaluate
 from instant.engine.interrupt import Interrupted, interrupt_flag
 from instant.engine.step import Program
@@ -48,6 +48,7 @@ class Trained:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
+@plain_torch()
 def fit(
     recipe: Recipe,
     split: Split,
