@@ -39,6 +39,42 @@ def test_many_features_of_one_unit_share_a_deviation():
     assert arrays(pixels[:, 11:], [0, 1, 0, 1]).std[0] == pytest.approx(1)  # 49 features are too few to tell
 
 
+def test_features_that_float32_rounds_away_are_named():
+    """Between 2**30 and 2**31 numbers of float32 are 128 apart."""
+    far = np.stack([np.arange(64.0), 1.7e9 + 20 * np.arange(64), np.full(64, 1.7e9 + 1)], axis=1)
+    y = np.arange(64) % 2
+    for x in (far, far.astype(np.int64), far.tolist(), torch.from_numpy(far)):
+        with pytest.raises(InputError, match=r"x: column 1 lies around 1700000630 and deviates by 369,.*Subtract its"):
+            arrays(x, y)
+    with pytest.raises(InputError, match=r"x: column 0 \(and 1 more\) lies around 1700000630"):
+        arrays(far[:, [1, 1]], y)
+    near = far - [0, far[:, 1].mean(), 0]
+    np.testing.assert_array_equal(arrays(near, y).train.samples, near.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.full((64, 1), 1.7e9 + 1),  # constant
+        np.where(np.arange(64) < 32, 0.3, 0.1 + 0.2)[:, None],  # varies by rounding alone
+        1.7e9 + 1e5 * np.arange(64.0)[:, None],  # 128 is little of what it varies by
+        1.7e9 + 128 * np.arange(64.0)[:, None],  # 128 divides all of them
+        np.where(np.arange(64) < 1, 0, 1.7e9 + 20 * np.arange(64))[:, None],  # so far apart that 20 is nothing
+        1e-50 * np.arange(64.0)[:, None],  # too near to 0, not too far from it
+        (1.7e9 + 20 * np.arange(64.0)[:, None]).astype(np.float32),  # rounded before it came here
+    ],
+)
+def test_features_that_float32_holds_well_enough(x):
+    y = np.arange(64) % 2
+    np.testing.assert_array_equal(arrays(x, y).train.samples, x.astype(np.float32))
+
+
+def test_test_samples_may_be_closer_together_than_float32_tells():
+    """A minute of a training part that spans years."""
+    train, test = 1.7e9 + 1e6 * np.arange(64.0)[:, None], 1.7e9 + np.arange(60.0)[:, None]
+    assert len(arrays(train, np.arange(64) % 2, test).test) == 60
+
+
 def test_statistics_of_vectors_and_constant_features():
     source = arrays(VECTORS, NUMBERS)
     assert source.mean == (2.0, 5.0)

@@ -31,6 +31,7 @@ from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedK
 from instant.cli import main
 from instant.engine import build
 from instant.estimator_labels import read_given
+from instant.estimator_samples import origin_of, seen_from
 from instant.labelling.judge import Judge
 from instant.match import Match
 from instant.progress import ProgressBar
@@ -422,6 +423,13 @@ def test_features_that_vary_little_far_from_zero() -> None:
     # Left as they are: a span of the size of the numbers themselves, and one that is rounding alone
     for samples in (x * 1e8 + 4.2e9, np.where(x > 1, 0.3, 0.1 + 0.2)):
         assert InstanTClassifier(steps=1, random_state=0).fit(samples, y)._origin is None
+
+    # One row apart from many others makes the span long, and the others would still be lost
+    apart = np.append(2e6, np.arange(20000) % 6000)[:, None] + 1e10
+    origin = origin_of(apart)
+    assert origin is not None
+    assert origin.tolist() == [1e10]
+    assert arrays(seen_from(origin, apart), np.arange(20001) % 2).mean[0] == pytest.approx((apart - 1e10).mean())
 
     with pytest.raises(ValueError, match=r"X: expected vectors of shape \(2,\), .* got \(2, 1\)"):
         late.predict(np.zeros((3, 2, 1)))

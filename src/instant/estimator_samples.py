@@ -10,6 +10,8 @@ import torch
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from instant.data.sources.arrays import lost_in_float32
+
 
 def read_samples(X: Any, owner: Any, *, reset: bool) -> np.ndarray:
     """Checked as scikit-learn does, in the name of the estimator `owner`; its n_features_in_ is set, or held to."""
@@ -47,6 +49,7 @@ def origin_of(samples: np.ndarray) -> np.ndarray | None:
     span = high - low
     size = np.maximum(-low, high)
     far = (size > 1e4 * span) & (span > 1e-12 * size)  # below that it is rounding that varies
+    far |= lost_in_float32(samples)  # which `arrays` refuses: a few rows apart from all others make the span long
     return np.where(far, low, 0) if far.any() else None
 
 

@@ -42,7 +42,10 @@ def arrays(
     >>> source.classes, source.targets.tolist(), source.mean
     (('cat', 'dog'), [0, 1, -1], (2.0, 1.0))
     """
+    x = _as_array(x, "x")
     train, labels = _samples(x, "x", channels), read_labels(y, "y")
+    if train.ndim == 2:
+        _check_rounding(x)
     _check_rows("x", train, "y", labels.values)
     table = find_classes(labels, "y", classes)
     test, test_targets = train[:0], np.empty(0, np.int64)
@@ -128,6 +131,41 @@ def _vectors(array: np.ndarray, what: str) -> np.ndarray:
             f"Drop those rows or fill them in first."
         )
     return vectors
+
+
+def lost_in_float32(vectors: np.ndarray) -> np.ndarray:
+    """Which features vary so little, so far from 0, that more than 1 % of their deviation is rounded away.
+
+    >>> lost_in_float32(np.array([[1.7e9, 5.0, 0.1], [1.7e9 + 20, 8.0, 0.1]])).tolist()
+    [True, False, False]
+    """
+    if np.can_cast(vectors.dtype, np.float32):
+        return np.zeros(vectors.shape[1], bool)
+    first = vectors[0].astype(np.float64)  # counted from there, a constant feature deviates by exactly 0
+    total, squares = np.zeros((2, len(first)))
+    for part in blocks(vectors):
+        offset = np.subtract(part, first, dtype=np.float64)
+        total += offset.sum(axis=0)
+        squares += np.square(offset, out=offset).sum(axis=0)
+    mean = total / len(vectors)
+    std = np.sqrt(np.maximum(squares / len(vectors) - mean**2, 0))
+    size = np.abs(first + mean)
+    lost = (size > 1e5 * std) & (std > 1e-12 * size)  # nearer to 0 float32 is exact enough; below, rounding varies
+    far = vectors[:, lost].astype(np.float64)
+    lost[lost] = (far - far.astype(np.float32)).std(axis=0) > 0.01 * std[lost]
+    return lost
+
+
+def _check_rounding(x: np.ndarray) -> None:
+    """Refuse what would be lost: a run has no place for an origin to count new samples from."""
+    if not (lost := np.flatnonzero(lost_in_float32(x))).size:
+        return
+    column = x[:, lost[0]].astype(np.float64)
+    more = f" (and {len(lost) - 1:,} more)" if len(lost) > 1 else ""
+    raise InputError(
+        f"x: column {lost[0]}{more} lies around {column.mean():.10g} and deviates by {column.std():.3g}, which float32 "
+        f"rounds away. Subtract its mean first, the same number from test samples and from those to be labelled later."
+    )
 
 
 def _channels_first(array: np.ndarray, what: str, channels: Channels | None) -> np.ndarray:
