@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from runs import points
 
 from instant.algorithms import METHODS
+from instant.engine.fit import Callback, fit
+from instant.engine.metrics import RESERVED
 from instant.errors import InputError
 from instant.match import Match
 from instant.methods import build_method, find_method, method_options
 from instant.rules import Fixed
 from instant.testing import check_method, make_learner, make_views, trivial_accuracy
-from instant.types import Problem
+from instant.types import MethodFunction, Problem
 
 VARIANTS = {name: (name, {}) for name in METHODS} | {
     "instant, own network": ("instant", {"transition": "network"}),
@@ -41,6 +45,16 @@ def test_method_learns_a_trivial_problem(name: str) -> None:
         "mixmatch": {"weight": 10.0},  # the published 100 is for 2^20 steps: in 200 one seed in four learns
     }.get(name, {})
     assert trivial_accuracy(name, **options) >= 0.9
+
+
+def named(name: str, make: Callable[[], Match]) -> MethodFunction:
+    """A method function of that name."""
+
+    def function(p: Problem) -> Match:
+        return make()
+
+    function.__name__ = name
+    return function
 
 
 def test_check_method_finds_a_method_that_learns_nothing_from_unlabelled_data() -> None:
@@ -73,6 +87,56 @@ def test_check_method_finds_a_host_synchronisation() -> None:
 
     with pytest.raises(AssertionError, match="waits for the device"):
         check_method(lambda p: Waits(Fixed(0.0)))
+
+
+class Reports(Match):
+    """FixMatch with metrics of its own."""
+
+    def __init__(self, **own: object) -> None:
+        super().__init__(Fixed(0.0))
+        self.own = own
+
+    def forward(self, model, teacher, views):
+        output = super().forward(model, teacher, views)
+        return output._replace(metrics=output.metrics | self.own)
+
+
+ONE = torch.ones(())
+WRONG_METRICS = {
+    **{name: ({name: ONE}, f"a metric called '{name}', a name of the engine's own") for name in sorted(RESERVED)},
+    "too many": ({f"own_{i}": ONE for i in range(14)}, "may report 15 metrics, got 16"),
+    "a float": ({"own": 1.0}, r"metric 'own' must be a tensor of one number, shape \(\), got a float"),
+    "a column": ({"own": torch.ones(3)}, r"metric 'own' must be .* got shape \(3,\)"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_METRICS)
+def test_a_metric_that_a_record_has_no_room_for_is_refused(case: str) -> None:
+    class Nothing(Callback):
+        def record(self, record: dict[str, object]) -> None:
+            raise AssertionError("it was logged")
+
+    own, sentence = WRONG_METRICS[case]
+    with pytest.raises(AssertionError, match=f"wrong: .*{sentence}") as caught:
+        check_method(wrong := named("wrong", lambda: Reports(**own)))
+    assert "\n" not in str(caught.value)
+    recipe, split = points("fixmatch", log_every="1")
+    with pytest.raises(InputError, match=sentence):
+        fit(recipe, split, method=wrong, callbacks=[Nothing()])
+
+
+def test_a_compiled_step_refuses_such_a_metric_too() -> None:
+    recipe, split = points("fixmatch", step="compiled")
+    with pytest.raises(InputError, match="a metric called 'accuracy'"):
+        fit(recipe, split, method=named("wrong", lambda: Reports(accuracy=ONE)))
+
+
+def test_the_reserved_names_are_those_that_a_record_has() -> None:
+    recipe, split = points("fixmatch", validation="3")
+    own = {f"own_{i}": ONE for i in range(13)}
+    records = fit(recipe, split, method=named("right", lambda: Reports(**own))).history
+    found = set().union(*records) - own.keys() - {"loss_supervised", "loss_unsupervised"}
+    assert found == RESERVED - {"broken_step"}
 
 
 def test_unknown_option_names_the_nearest() -> None:

@@ -26,6 +26,8 @@ from torch._subclasses.fake_tensor import (
 
 from instant import random
 from instant.backbones import build
+from instant.engine.metrics import check_metrics
+from instant.errors import InputError
 from instant.learner import Learner, commit
 from instant.methods import build_method, find_method, name_of
 from instant.rules import Rule
@@ -229,8 +231,11 @@ def _backward(learner: Learner, views: Views) -> tuple[Output, dict[str, Tensor 
 def _check_output(output: Output, method: Method, name: str) -> None:
     assert output.loss.ndim == 0, f"{name}: the loss must be one number, got shape {tuple(output.loss.shape)}"
     assert bool(torch.isfinite(output.loss)), f"{name}: the loss is not finite"
+    try:
+        check_metrics(output.metrics)
+    except InputError as error:
+        raise AssertionError(f"{name}: {error}") from error
     for metric, value in output.metrics.items():
-        assert value.ndim == 0, f"{name}: metric {metric} must be one number, got shape {tuple(value.shape)}"
         assert not value.requires_grad, f"{name}: metric {metric} must be detached"
     _state_fits(method, output.state, name)
     if output.decision is not None:

@@ -16,11 +16,18 @@ from instant.data.feed import Normalise
 from instant.data.split import Oracle
 from instant.data.store import Store, batches
 from instant.engine.history import History
+from instant.errors import InputError
 from instant.types import Output
 
 SLOTS = 16  # room for a method's own named metrics
 BINS = 200  # of the histogram of thresholds over [0, 1]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+RESERVED = frozenset({
+    *("step", "loss", "utilisation", "threshold", "threshold_quantiles", "threshold_by_class", "confidence"),
+    *("pseudo_label_accuracy", "broken_step", "accuracy", "validation_accuracy", "called"),
+    *("seconds_evaluating", "seconds"),
+})  # fmt: skip
+"""The names of a record that are the engine's own: a method may call its metrics anything else."""
 
 
 class Meter(nn.Module):
@@ -51,9 +58,9 @@ class Meter(nn.Module):
 
     @torch.no_grad()
     def add(self, output: Output, step: Tensor) -> None:
+        check_metrics(output.metrics)
         metrics = {"loss": output.loss.detach(), **output.metrics}
         self.names = list(metrics)
-        assert len(metrics) <= SLOTS, f"a method may report {SLOTS - 1} metrics, got {len(metrics) - 1}"
         one = torch.ones_like(self.sums[:1])
         shared = self.sums.new_zeros(4)
         if output.decision is not None:
@@ -99,6 +106,18 @@ class Meter(nn.Module):
         if broken >= 0:
             record["broken_step"] = broken
         return record
+
+
+def check_metrics(metrics: dict[str, Tensor]) -> None:
+    """Refuse what a record has no room for: the engine's own names, too many, or what is not one number."""
+    for name, value in metrics.items():
+        if name in RESERVED:
+            raise InputError(f"the method reports a metric called {name!r}, a name of the engine's own; rename it.")
+        if not isinstance(value, Tensor) or value.ndim:
+            got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise InputError(f"the method's metric {name!r} must be a tensor of one number, shape (), got {got}.")
+    if len(metrics) >= SLOTS:
+        raise InputError(f"a method may report {SLOTS - 1} metrics, got {len(metrics)}; leave some out.")
 
 
 def quantiles(histogram: np.ndarray) -> list[float]:
