@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from instant.errors import InputError
 from instant.match import Match
 from instant.methods import build_method, find_method, method_options
 from instant.rules import Fixed
+from instant.methods import build_method, method_options
+from instant.rules import Fixed, Rule
 from instant.testing import check_method, make_learner, make_views, trivial_accuracy
-from instant.types import MethodFunction, Problem
+from instant.types import Evidence, MethodFunction, Problem
 
 VARIANTS = {name: (name, {}) for name in METHODS} | {
     "instant, own network": ("instant", {"transition": "network"}),
@@ -77,6 +80,44 @@ def test_check_method_finds_state_written_in_place() -> None:
 
     with pytest.raises(AssertionError, match="in place"):
         check_method(lambda p: Writes())
+
+
+class Shifted(Rule):
+    """A bar next to nothing that moves with each step: state kept in the wrong place."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+        self.kept = torch.tensor(0.01)
+        self.first: torch.Tensor | None = None
+        self.register_buffer("mean", torch.tensor(0.01), persistent=False)
+
+    def threshold(self, seen: Evidence):
+        now = 0.1 * seen.probs.amax(1).mean()
+        if self.where == "attribute":
+            self.kept = self.kept.lerp(now, 0.1)
+            return self.kept, {}
+        if self.where == "attribute, set once":
+            self.first = now if self.first is None else self.first
+            return self.first, {}
+        return self.mean, {"mean": self.mean * math.nan if self.where == "no number" else self.mean.lerp(now, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        ("attribute", "two equal steps differ"),
+        ("attribute, set once", "does not survive state_dict"),
+        ("unsaved buffer", "does not survive state_dict"),
+        ("no number", "state 'rule.mean' is not finite"),
+    ],
+)
+def test_check_method_finds_state_that_a_checkpoint_loses(where: str, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=f"^wrong: .*{sentence}"):
+        check_method(named("wrong", lambda: Match(Shifted(where))))
+    shared = Shifted(where)  # a rule that all its methods share must not hide it
+    with pytest.raises(AssertionError, match=f"^wrong: .*{sentence}"):
+        check_method(named("wrong", lambda: Match(shared)))
 
 
 def test_check_method_finds_a_host_synchronisation() -> None:

@@ -250,13 +250,94 @@ class Following(Rule):
         return mean, {"mean": mean}
 
 
-@pytest.mark.parametrize(
-    ("rule", "sentence"),
-    [(Leaky, "in place"), (Greedy, "order of the rows"), (Following, "momentum at 1, .* its bar depends on the batch")],
-)
-def test_check_rule_finds_what_is_wrong(rule: type[Rule], sentence: str) -> None:
-    with pytest.raises(AssertionError, match=sentence):
+class Remembering(Rule):
+    """Breaks the contract: a running mean in a Python attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.tensor(0.25)
+
+    def threshold(self, seen: Evidence):
+        self.mean = self.mean.lerp(seen.probs.amax(1).mean(), 0.001)
+        return self.mean, {}
+
+
+class SetOnce(Rule):
+    """Breaks the contract: what the first step showed, in a Python attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = None
+
+    def threshold(self, seen: Evidence):
+        if self.first is None:
+            self.first = seen.probs_l.amax(1).mean()
+        return self.first, {}
+
+
+class Running(Rule):
+    """Keeps the contract: the bar is a running mean, used and then moved."""
+
+    def __init__(self, *, persistent: bool = True) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(0.25), persistent=persistent)
+
+    def threshold(self, seen: Evidence):
+        return self.mean, {"mean": self.mean.lerp(seen.probs.amax(1).mean(), 0.1)}
+
+
+class Unsaved(Running):
+    """Breaks the contract: a checkpoint leaves its running mean out."""
+
+    def __init__(self) -> None:
+        super().__init__(persistent=False)
+
+
+class UnsavedInPlace(Unsaved):
+    """Breaks the contract: writes a buffer that is not in state_dict, after it was used."""
+
+    def threshold(self, seen: Evidence):
+        before = self.mean.clone()
+        self.mean.lerp_(seen.probs.amax(1).mean(), 1e-6)
+        return before, {}
+
+
+class NoNumber(Running):
+    """Breaks the contract: its next state is no number."""
+
+    def threshold(self, seen: Evidence):
+        return torch.tensor(0.5), {"mean": self.mean * math.nan}
+
+
+class Chance(Rule):
+    """Breaks the contract: draws its bar."""
+
+    def threshold(self, seen: Evidence):
+        return torch.rand(()), {}
+
+
+WRONG = {
+    Leaky: "in place",
+    Greedy: "order of the rows",
+    Following: "momentum at 1, .* its bar depends on the batch",
+    Remembering: "asked twice it decides differently",
+    Chance: "asked twice it decides differently",
+    SetOnce: "does not survive state_dict",
+    Unsaved: "does not survive state_dict",
+    UnsavedInPlace: "in place",
+    NoNumber: "state 'mean' is not finite",
+}
+
+
+@pytest.mark.parametrize("rule", WRONG)
+def test_check_rule_finds_what_is_wrong(rule: type[Rule]) -> None:
+    with pytest.raises(AssertionError, match=f"^{rule.__name__}: .*{WRONG[rule]}") as caught:
         check_rule(rule())
+    assert "\n" not in str(caught.value)
+
+
+def test_check_rule_leaves_a_right_rule_alone() -> None:
+    check_rule(Running())
 
 
 def test_check_rule_finds_a_host_synchronisation() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +34,7 @@ from instant.rules import Rule
 from instant.types import Evidence, Method, MethodFunction, Output, Problem, Views
 
 CLASSES, FEATURES, LABELLED, ROWS, POOL, STEPS = 4, 8, 16, 32, 100, 400
+SAVED = "its state does not survive state_dict; keep it in buffers that are saved (register_buffer)"
 
 
 def make_evidence(
@@ -59,36 +60,55 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
     `compiled`) that the compiled rule equals the eager one. With a `momentum`, that 1 holds its running means still.
     """
     name = type(rule).__name__
+    fresh = copy.deepcopy(rule)  # as a resumed run builds it, before it has seen anything
     _stands_still(rule, make_evidence(classes=classes, pool=pool), name)
     for step in range(3):
         seen = make_evidence(classes=classes, pool=pool, step=step)
-        before = copy.deepcopy(rule.state_dict())
+        before = _tensors(rule)
         (weight, threshold), state = rule(seen)
         rows = (len(seen.probs),)
         assert weight.shape == threshold.shape == rows, f"{name}: weight and threshold must have shape {rows}"
         assert bool(((weight >= 0) & (weight <= 1)).all()), f"{name}: a weight left [0, 1]"
         assert bool(torch.isfinite(threshold).all()), f"{name}: a threshold is not finite"
         assert not weight.requires_grad, f"{name}: a decision must not carry gradient"
-        _same(rule.state_dict(), before, f"{name}: forward wrote its state in place; return it instead")
+        _same(_tensors(rule), before, f"{name}: forward wrote its state in place; return it instead")
         _state_fits(rule, state, name)
+        told = {"weight": weight, "threshold": threshold, **state}
+        sentence = f"{name}: asked twice it decides differently; return what it remembers, and draw no random numbers"
+        _same(_told(rule, seen), told, sentence)
 
         order = torch.arange(len(seen.probs) - 1, -1, -1)
         inflow = None if seen.inflow is None else seen.inflow[order]
-        flipped = seen._replace(probs=seen.probs[order], index=seen.index[order], inflow=inflow)
-        (weight_2, threshold_2), _ = rule(flipped)
-        torch.testing.assert_close(weight_2[order], weight, msg=f"{name}: a decision depends on the order of the rows")
-        torch.testing.assert_close(threshold_2[order], threshold, rtol=1e-5, atol=1e-6)
-
-        twin = copy.deepcopy(rule)
+        flipped = _told(rule, seen._replace(probs=seen.probs[order], index=seen.index[order], inflow=inflow))
+        found, expected = ({key: told[key] for key in ("weight", "threshold")} for told in (flipped, told))
+        found = {key: column[order] for key, column in found.items()}
+        _close(found, expected, f"{name}: a decision depends on the order of the rows", rtol=1e-5, atol=1e-6)
         commit(rule, state)
-        twin.load_state_dict(rule.state_dict())
-        _same(twin(seen)[1], rule(seen)[1], f"{name}: its state does not survive state_dict")
+    fresh.load_state_dict(rule.state_dict())
+    for step in range(3, 6):
+        seen = make_evidence(classes=classes, pool=pool, step=step)
+        _same(_told(fresh, seen), _told(rule, seen), f"{name}: {SAVED}")
+        for one in (fresh, rule):
+            commit(one, one(seen)[1])
+    twin = copy.deepcopy(rule)
     with no_waiting(name):
-        rule(seen)
+        twin(seen)
     if compiled:
         torch._dynamo.reset()
-        eager, fast = rule(seen), torch.compile(rule, fullgraph=True, dynamic=False, backend=_backend())(seen)
-        torch.testing.assert_close(fast, eager, rtol=1e-5, atol=1e-6)
+        fast = torch.compile(rule, fullgraph=True, dynamic=False, backend=_backend())
+        _close(_told(fast, seen), _told(rule, seen), f"{name}: compiled it decides differently", rtol=1e-5, atol=1e-6)
+
+
+def _told(rule: Callable[..., Any], seen: Evidence) -> dict[str, Tensor]:
+    """All that a rule answers, by name."""
+    selection, state = rule(seen)
+    return {**selection._asdict(), **state}
+
+
+def _tensors(module: torch.nn.Module) -> dict[str, Tensor]:
+    """A copy of its parameters and of all its buffers, saved in checkpoints or not."""
+    held = [*module.named_parameters(), *module.named_buffers()]
+    return {name: value.detach().clone() for name, value in held}
 
 
 def _stands_still(rule: Rule, seen: Evidence, name: str) -> None:
@@ -171,25 +191,32 @@ def check_method(
     eager one on loss, gradient and state (to `atol`); with `learns` that a trivial problem is learnt that well.
     """
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
-    learner = make_learner(method, **options)
+    # copies, all made before the first call: parts that two learners share would hide state that is kept in neither
+    learner, again, restored = (copy.deepcopy(make_learner(method, seed=seed, **options)) for seed in (0, 0, 1))
     views = make_views(learner.method)
 
-    before = copy.deepcopy(learner.method.state_dict())
+    before = _tensors(learner.method)
     output, gradients = _backward(learner, views)
     _check_output(output, learner.method, name)
-    _same(learner.method.state_dict(), before, f"{name}: forward wrote state in place; return it in Output.state")
+    _same(_tensors(learner.method), before, f"{name}: forward wrote state in place; return it in Output.state")
     for parameter, gradient in gradients.items():
         assert gradient is not None, f"{name}: no gradient reaches {parameter}"
         assert bool(torch.isfinite(gradient).all()), f"{name}: the gradient of {parameter} is not finite"
     if learner.method.wants.weak:
         _check_unlabelled_gradient(learner, views, name)
 
-    again = make_learner(method, **options)
-    _same(_backward(again, views)[1], gradients, f"{name}: two equal steps give different gradients")
-    commit(again.method, output.state)
-    restored = make_learner(method, seed=1, **options)
+    sentence = f"{name}: two equal steps differ; return what it remembers in Output.state, and draw only from views.key"
+    for one in (learner, again):
+        _same(_flat(*_backward(one, views)), _flat(output, gradients), sentence)
+    for step in range(3):
+        commit(again.method, _backward(again, make_views(again.method, step=step))[0].state)
     restored.load_state_dict(again.state_dict())
-    _same(_backward(restored, views)[1], _backward(again, views)[1], f"{name}: its state does not survive state_dict")
+    for step in range(3, 6):
+        later = make_views(again.method, step=step)
+        found, expected = _backward(restored, later), _backward(again, later)
+        _same(_flat(*found), _flat(*expected), f"{name}: {SAVED}")
+        for one in (restored, again):
+            commit(one.method, expected[0].state)
 
     twin = copy.deepcopy(learner)
     with no_waiting(name):
@@ -226,6 +253,14 @@ def _backward(learner: Learner, views: Views) -> tuple[Output, dict[str, Tensor 
     named = {f"model.{n}": p for n, p in learner.model.named_parameters()}
     named |= {f"method.{n}": p for n, p in learner.method.named_parameters()}
     return output, {name: None if p.grad is None else p.grad.clone() for name, p in named.items()}
+
+
+def _flat(output: Output, gradients: dict[str, Tensor | None]) -> dict[str, Tensor | None]:
+    """All that a step answers, by name."""
+    decided = {} if output.decision is None else output.decision._asdict()
+    parts = {"metric": output.metrics, "state": output.state, "decision": decided, "gradient of": gradients}
+    named = {f"{part} {key}": value for part, held in parts.items() for key, value in held.items()}
+    return {"loss": output.loss.detach(), **named}
 
 
 def _check_output(output: Output, method: Method, name: str) -> None:
@@ -288,6 +323,7 @@ def _state_fits(module: torch.nn.Module, state: dict[str, Tensor], name: str) ->
         assert value.shape == buffers[key].shape, f"{name}: state {key!r} has shape {tuple(value.shape)}"
         assert value.dtype == buffers[key].dtype, f"{name}: state {key!r} has dtype {value.dtype}"
         assert not value.requires_grad, f"{name}: state {key!r} must be detached"
+        assert bool(torch.isfinite(value).all()), f"{name}: state {key!r} is not finite"
 
 
 def _same(found: dict[str, Any], expected: dict[str, Any], sentence: str) -> None:
@@ -300,5 +336,7 @@ def _close(found: dict[str, Any], expected: dict[str, Any], sentence: str, *, rt
         if value is None or found[key] is None:
             assert value is found[key], f"{sentence} ({key})"
             continue
-        near = torch.allclose(found[key], value, rtol=rtol, atol=atol, equal_nan=True)
-        assert near, f"{sentence} ({key}, by up to {(found[key] - value).abs().max():.2g})"
+        one, other = found[key].detach().double(), value.detach().double()
+        assert one.shape == other.shape, f"{sentence} ({key}, in shape {tuple(one.shape)} and {tuple(other.shape)})"
+        near = torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True)
+        assert near, f"{sentence} ({key}, by up to {(one - other).abs().max():.2g})"
