@@ -21,7 +21,7 @@ from instant.rules import Fixed
 from instant.methods import build_method, method_options
 from instant.rules import Fixed, Rule
 from instant.testing import check_method, make_learner, make_views, trivial_accuracy
-from instant.types import Evidence, MethodFunction, Problem
+from instant.types import Evidence, MethodFunction, Output, Problem
 
 VARIANTS = {name: (name, {}) for name in METHODS} | {
     "instant, own network": ("instant", {"transition": "network"}),
@@ -140,6 +140,62 @@ class Reports(Match):
     def forward(self, model, teacher, views):
         output = super().forward(model, teacher, views)
         return output._replace(metrics=output.metrics | self.own)
+
+
+class Changed(Match):
+    """FixMatch whose output is changed before it is returned."""
+
+    def __init__(self, change: Callable[[Output], object]) -> None:
+        super().__init__(Fixed(0.0))
+        self.change = change
+
+    def forward(self, model, teacher, views):
+        return self.change(super().forward(model, teacher, views))
+
+
+def deciding(field: str, change: Callable[[torch.Tensor], object]) -> Callable[[Output], Output]:
+    def changed(output: Output) -> Output:
+        assert output.decision is not None
+        return output._replace(decision=output.decision._replace(**{field: change(getattr(output.decision, field))}))
+
+    return changed
+
+
+WRONG_OUTPUTS = {
+    "only the loss": (lambda o: o.loss, r"must return Output\(loss, metrics, state\), got Tensor"),
+    "a plain tuple": (lambda o: (o.loss, {}), r"must return Output\(loss, metrics, state\), got \(Tensor, dict\)"),
+    "a float": (lambda o: o._replace(loss=1.0), "Output.loss must be a Tensor, got float"),
+    "no state": (lambda o: o._replace(state=None), "Output.state must be a dict, got NoneType"),
+    "a tuple for a decision": (
+        lambda o: o._replace(decision=(o.loss,)),
+        r"Output.decision must be a Decision or None, got \(Tensor\)",
+    ),
+    "no gradient": (lambda o: o._replace(loss=o.loss.detach()), "the loss must carry gradient, got one that is det"),
+    "float labels": (
+        deciding("label", lambda c: c.float()),
+        "decision.label must be of dtype torch.int64, got torch.f",
+    ),
+    "no number": (deciding("threshold", lambda c: c * math.nan), "decision.threshold must be finite, got nan or inf"),
+    "a column": (deciding("weight", lambda c: c[:, None]), r"decision.weight must have .*\(32,\), got \(32, 1\)"),
+    "a list": (deciding("weight", lambda c: c.tolist()), "decision.weight must be a Tensor, got list"),
+    "a fifth class": (deciding("label", lambda c: c + 4), r"decision.label left \[0, 3\]"),
+    "Python's own": (lambda o: o.losses, "it stopped with AttributeError: 'Output' object has no attribute 'losses'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_OUTPUTS)
+def test_check_method_says_what_is_wrong_with_an_output(case: str) -> None:
+    change, sentence = WRONG_OUTPUTS[case]
+    with pytest.raises(AssertionError, match=f"^wrong: .*{sentence}") as caught:
+        check_method(named("wrong", lambda: Changed(change)))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("case", ["float labels", "a column"])
+def test_training_says_what_is_wrong_with_a_decision(case: str) -> None:
+    recipe, split = points("fixmatch")
+    with pytest.raises(InputError, match=r"decision\.(label|weight) must "):
+        fit(recipe, split, method=named("wrong", lambda: Changed(WRONG_OUTPUTS[case][0])))
 
 
 ONE = torch.ones(())

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
+from runs import points
 
+from instant.engine.fit import fit
+from instant.errors import InputError
 from instant.learner import commit
+from instant.match import Match
 from instant.rules import (
     Curriculum,
     Decaying,
@@ -21,7 +26,7 @@ from instant.rules import (
     instance_margin,
 )
 from instant.testing import check_rule
-from instant.types import Evidence
+from instant.types import Evidence, Selection
 
 RULES = {
     "fixed": lambda: Fixed(0.8),
@@ -316,7 +321,69 @@ class Chance(Rule):
         return torch.rand(()), {}
 
 
-WRONG = {
+def returning(name: str, answer: Callable[[Evidence], object]) -> type[Rule]:
+    """A rule of that name whose `threshold` returns that."""
+    return type(name, (Rule,), {"threshold": lambda self, seen: answer(seen)})
+
+
+BARS = {  # returned by `threshold`, in training as in the check
+    returning("Bare", lambda seen: seen.probs.amax(1)): r"threshold must return threshold, state .*, got Tensor",
+    returning("Three", lambda seen: (1, 2, 3)): "threshold must return threshold, state .*, got a tuple of 3",
+    returning("NoState", lambda seen: (seen.probs.amax(1), None)): "state as a dict, {} for none, got NoneType",
+    returning("Number", lambda seen: (0.5, {})): "its bar as a tensor, got float",
+    returning("Column", lambda seen: (seen.probs.amax(1, True), {})): r"or one a row, .*got a bar of shape \(\d+, 1\)",
+    returning(
+        "ByClass", lambda seen: (seen.probs.mean(0), {})
+    ): r"one number or one a row, .*got a bar of shape \(\d,\)",
+}
+
+
+class Pair(Rule):
+    """Breaks the contract: a plain tuple for a Selection."""
+
+    def forward(self, seen: Evidence):
+        bar = seen.probs.amax(1)
+        return (torch.ones_like(bar), bar), {}
+
+
+class WholeRow(Rule):
+    """Breaks the contract: a threshold for every class of every row."""
+
+    def forward(self, seen: Evidence):
+        return Selection(seen.probs.amax(1), seen.probs), {}
+
+
+class Learnt(Rule):
+    """Breaks the contract: its bar carries gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bar = torch.nn.Parameter(torch.tensor(0.5))
+
+    def threshold(self, seen: Evidence):
+        return self.bar, {}
+
+
+class Plain(Running):
+    """Breaks the contract: a Python number for a buffer's next value."""
+
+    def threshold(self, seen: Evidence):
+        return self.mean, {"mean": 0.5}
+
+
+class Mistaken(Rule):
+    """A mistake of Python's own."""
+
+    def threshold(self, seen: Evidence):
+        return seen.probabilities, {}
+
+
+WRONG = BARS | {
+    Pair: r"must return Selection\(weight, threshold\), state; got \(\(Tensor, Tensor\), dict\)",
+    WholeRow: r"the threshold must have shape \(32,\), got \(32, 4\)",
+    Learnt: "the threshold must be detached",
+    Plain: "state 'mean' must be a tensor, got float",
+    Mistaken: "it stopped with AttributeError: 'Evidence' object has no attribute 'probabilities'",
     Leaky: "in place",
     Greedy: "order of the rows",
     Following: "momentum at 1, .* its bar depends on the batch",
@@ -331,9 +398,17 @@ WRONG = {
 
 @pytest.mark.parametrize("rule", WRONG)
 def test_check_rule_finds_what_is_wrong(rule: type[Rule]) -> None:
-    with pytest.raises(AssertionError, match=f"^{rule.__name__}: .*{WRONG[rule]}") as caught:
+    with pytest.raises(AssertionError, match=rf"^{rule.__name__}[:.] ?.*{WRONG[rule]}") as caught:
         check_rule(rule())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+@pytest.mark.parametrize("rule", BARS)
+def test_training_says_what_is_wrong_with_a_bar(rule: type[Rule], way: str) -> None:
+    recipe, split = points("fixmatch", step=way)
+    with pytest.raises(InputError, match=rf"^{rule.__name__}\..*{BARS[rule]}"):
+        fit(recipe, split, method=lambda p: Match(rule()))
 
 
 def test_check_rule_leaves_a_right_rule_alone() -> None:

@@ -26,12 +26,12 @@ from torch._subclasses.fake_tensor import (
 
 from instant import random
 from instant.backbones import build
-from instant.engine.metrics import check_metrics
+from instant.engine.metrics import check_decision, check_metrics
 from instant.errors import InputError
 from instant.learner import Learner, commit
 from instant.methods import build_method, find_method, name_of
 from instant.rules import Rule
-from instant.types import Evidence, Method, MethodFunction, Output, Problem, Views
+from instant.types import Decision, Evidence, Method, MethodFunction, Output, Problem, Selection, State, Views
 
 CLASSES, FEATURES, LABELLED, ROWS, POOL, STEPS = 4, 8, 16, 32, 100, 400
 SAVED = "its state does not survive state_dict; keep it in buffers that are saved (register_buffer)"
@@ -65,44 +65,88 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
     for step in range(3):
         seen = make_evidence(classes=classes, pool=pool, step=step)
         before = _tensors(rule)
-        (weight, threshold), state = rule(seen)
-        rows = (len(seen.probs),)
-        assert weight.shape == threshold.shape == rows, f"{name}: weight and threshold must have shape {rows}"
-        assert bool(((weight >= 0) & (weight <= 1)).all()), f"{name}: a weight left [0, 1]"
-        assert bool(torch.isfinite(threshold).all()), f"{name}: a threshold is not finite"
-        assert not weight.requires_grad, f"{name}: a decision must not carry gradient"
+        selection, state = _ask(rule, seen, name)
+        for field, column in selection._asdict().items():
+            assert not column.requires_grad, f"{name}: the {field} must be detached"
+            assert bool(torch.isfinite(column).all()), f"{name}: a {field} is not finite"
+        assert bool(((selection.weight >= 0) & (selection.weight <= 1)).all()), f"{name}: a weight left [0, 1]"
         _same(_tensors(rule), before, f"{name}: forward wrote its state in place; return it instead")
         _state_fits(rule, state, name)
-        told = {"weight": weight, "threshold": threshold, **state}
         sentence = f"{name}: asked twice it decides differently; return what it remembers, and draw no random numbers"
-        _same(_told(rule, seen), told, sentence)
+        _same(_answers(rule, seen, name), _named(selection, state), sentence)
 
         order = torch.arange(len(seen.probs) - 1, -1, -1)
         inflow = None if seen.inflow is None else seen.inflow[order]
-        flipped = _told(rule, seen._replace(probs=seen.probs[order], index=seen.index[order], inflow=inflow))
-        found, expected = ({key: told[key] for key in ("weight", "threshold")} for told in (flipped, told))
-        found = {key: column[order] for key, column in found.items()}
-        _close(found, expected, f"{name}: a decision depends on the order of the rows", rtol=1e-5, atol=1e-6)
+        flipped = seen._replace(probs=seen.probs[order], index=seen.index[order], inflow=inflow)
+        found = {field: column[order] for field, column in _ask(rule, flipped, name)[0]._asdict().items()}
+        sentence = f"{name}: a decision depends on the order of the rows"
+        _close(found, selection._asdict(), sentence, rtol=1e-5, atol=1e-6)
         commit(rule, state)
     fresh.load_state_dict(rule.state_dict())
     for step in range(3, 6):
         seen = make_evidence(classes=classes, pool=pool, step=step)
-        _same(_told(fresh, seen), _told(rule, seen), f"{name}: {SAVED}")
+        selection, state = _ask(rule, seen, name)
+        _same(_answers(fresh, seen, name), _named(selection, state), f"{name}: {SAVED}")
         for one in (fresh, rule):
-            commit(one, one(seen)[1])
+            commit(one, state)
     twin = copy.deepcopy(rule)
-    with no_waiting(name):
+    with _in_one_sentence(name), no_waiting(name):
         twin(seen)
     if compiled:
         torch._dynamo.reset()
         fast = torch.compile(rule, fullgraph=True, dynamic=False, backend=_backend())
-        _close(_told(fast, seen), _told(rule, seen), f"{name}: compiled it decides differently", rtol=1e-5, atol=1e-6)
+        found, expected = _answers(fast, seen, name), _answers(rule, seen, name)
+        _close(found, expected, f"{name}: compiled it decides differently", rtol=1e-5, atol=1e-6)
 
 
-def _told(rule: Callable[..., Any], seen: Evidence) -> dict[str, Tensor]:
+@contextmanager
+def _in_one_sentence(name: str) -> Iterator[None]:
+    """Whatever stops a rule or a method is an AssertionError that names it; the traceback stays its cause."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except InputError as error:
+        sentence = str(error)
+        raise AssertionError(sentence if sentence.startswith(f"{name}.") else f"{name}: {sentence}") from error
+    except Exception as error:
+        first = (str(error).strip().splitlines() or ["no reason given"])[0]
+        raise AssertionError(f"{name}: it stopped with {type(error).__name__}: {first}") from error
+
+
+def _ask(rule: Callable[..., Any], seen: Evidence, name: str) -> tuple[Selection, State]:
+    """The rule's answer, once it has the form of one."""
+    with _in_one_sentence(name):
+        found = rule(seen)
+    well_formed = isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], Selection)
+    assert well_formed, f"{name}: forward must return Selection(weight, threshold), state; got {_kind(found)}"
+    selection, state = found
+    assert isinstance(state, dict), f"{name}: forward must return its state as a dict, got {_kind(state)}"
+    rows = (len(seen.probs),)
+    for field, column in selection._asdict().items():
+        assert isinstance(column, Tensor), f"{name}: the {field} must be a tensor, got {_kind(column)}"
+        assert column.shape == rows, f"{name}: the {field} must have shape {rows}, got {tuple(column.shape)}"
+    return selection, state
+
+
+def _answers(rule: Callable[..., Any], seen: Evidence, name: str) -> dict[str, Tensor]:
+    return _named(*_ask(rule, seen, name))
+
+
+def _named(selection: Selection, state: State) -> dict[str, Tensor]:
     """All that a rule answers, by name."""
-    selection, state = rule(seen)
-    return {**selection._asdict(), **state}
+    return {**selection._asdict(), **{f"state {key}": value for key, value in state.items()}}
+
+
+def _kind(value: Any) -> str:
+    """What was returned instead, in words.
+
+    >>> _kind((0.5, None))
+    '(float, NoneType)'
+    """
+    if type(value) is tuple:
+        return f"({', '.join(map(_kind, value))})"
+    return type(value).__name__
 
 
 def _tensors(module: torch.nn.Module) -> dict[str, Tensor]:
@@ -196,7 +240,7 @@ def check_method(
     views = make_views(learner.method)
 
     before = _tensors(learner.method)
-    output, gradients = _backward(learner, views)
+    output, gradients = _backward(learner, views, name)
     _check_output(output, learner.method, name)
     _same(_tensors(learner.method), before, f"{name}: forward wrote state in place; return it in Output.state")
     for parameter, gradient in gradients.items():
@@ -207,19 +251,19 @@ def check_method(
 
     sentence = f"{name}: two equal steps differ; return what it remembers in Output.state, and draw only from views.key"
     for one in (learner, again):
-        _same(_flat(*_backward(one, views)), _flat(output, gradients), sentence)
+        _same(_flat(*_backward(one, views, name)), _flat(output, gradients), sentence)
     for step in range(3):
-        commit(again.method, _backward(again, make_views(again.method, step=step))[0].state)
+        commit(again.method, _backward(again, make_views(again.method, step=step), name)[0].state)
     restored.load_state_dict(again.state_dict())
     for step in range(3, 6):
         later = make_views(again.method, step=step)
-        found, expected = _backward(restored, later), _backward(again, later)
+        found, expected = _backward(restored, later, name), _backward(again, later, name)
         _same(_flat(*found), _flat(*expected), f"{name}: {SAVED}")
         for one in (restored, again):
             commit(one.method, expected[0].state)
 
     twin = copy.deepcopy(learner)
-    with no_waiting(name):
+    with _in_one_sentence(name), no_waiting(name):
         twin(views).loss.backward()
     if compiled:
         _check_compiled(method, views, output, gradients, name, atol, options)
@@ -246,10 +290,13 @@ def trivial_accuracy(method: str | MethodFunction, *, steps: int = 200, **option
     return float(trained.summary["accuracy_last"])
 
 
-def _backward(learner: Learner, views: Views) -> tuple[Output, dict[str, Tensor | None]]:
+def _backward(learner: Learner, views: Views, name: str) -> tuple[Output, dict[str, Tensor | None]]:
     learner.zero_grad(set_to_none=True)
-    output = learner(views)
-    output.loss.backward()
+    with _in_one_sentence(name):
+        output = learner(views)
+    _check_form(output, name)
+    with _in_one_sentence(name):
+        output.loss.backward()
     named = {f"model.{n}": p for n, p in learner.model.named_parameters()}
     named |= {f"method.{n}": p for n, p in learner.method.named_parameters()}
     return output, {name: None if p.grad is None else p.grad.clone() for name, p in named.items()}
@@ -263,20 +310,37 @@ def _flat(output: Output, gradients: dict[str, Tensor | None]) -> dict[str, Tens
     return {"loss": output.loss.detach(), **named}
 
 
-def _check_output(output: Output, method: Method, name: str) -> None:
+def _check_form(output: Any, name: str) -> None:
+    assert isinstance(output, Output), f"{name}: forward must return Output(loss, metrics, state), got {_kind(output)}"
+    for field, kind in (("loss", Tensor), ("metrics", dict), ("state", dict), ("decision", Decision | None)):
+        value = getattr(output, field)
+        wanted = getattr(kind, "__name__", "Decision or None")
+        assert isinstance(value, kind), f"{name}: Output.{field} must be a {wanted}, got {_kind(value)}"
     assert output.loss.ndim == 0, f"{name}: the loss must be one number, got shape {tuple(output.loss.shape)}"
+    assert output.loss.requires_grad, f"{name}: the loss must carry gradient, got one that is detached"
+
+
+def _check_output(output: Output, method: Method, name: str) -> None:
     assert bool(torch.isfinite(output.loss)), f"{name}: the loss is not finite"
-    try:
+    with _in_one_sentence(name):
         check_metrics(output.metrics)
-    except InputError as error:
-        raise AssertionError(f"{name}: {error}") from error
     for metric, value in output.metrics.items():
         assert not value.requires_grad, f"{name}: metric {metric} must be detached"
     _state_fits(method, output.state, name)
-    if output.decision is not None:
-        for field, column in output.decision._asdict().items():
-            assert column.shape == (ROWS,), f"{name}: decision.{field} must have one entry a row"
-            assert not column.requires_grad, f"{name}: decision.{field} must be detached"
+    if output.decision is None:
+        return
+    for field, column in output.decision._asdict().items():
+        assert isinstance(column, Tensor), f"{name}: decision.{field} must be a Tensor, got {_kind(column)}"
+        assert column.shape == (ROWS,), (
+            f"{name}: decision.{field} must have one entry a row, shape ({ROWS},), got {tuple(column.shape)}"
+        )
+        assert not column.requires_grad, f"{name}: decision.{field} must be detached"
+        assert bool(torch.isfinite(column).all()), f"{name}: decision.{field} must be finite, got nan or inf"
+    with _in_one_sentence(name):
+        check_decision(output.decision)
+    for field, top in (("index", POOL - 1), ("label", CLASSES - 1), ("weight", 1)):
+        column = getattr(output.decision, field)
+        assert bool(((column >= 0) & (column <= top)).all()), f"{name}: decision.{field} left [0, {top}]"
 
 
 def _check_unlabelled_gradient(learner: Learner, views: Views, name: str) -> None:
@@ -320,8 +384,10 @@ def _state_fits(module: torch.nn.Module, state: dict[str, Tensor], name: str) ->
     buffers = dict(module.named_buffers())
     for key, value in state.items():
         assert key in buffers, f"{name}: state {key!r} is not a registered buffer"
-        assert value.shape == buffers[key].shape, f"{name}: state {key!r} has shape {tuple(value.shape)}"
-        assert value.dtype == buffers[key].dtype, f"{name}: state {key!r} has dtype {value.dtype}"
+        assert isinstance(value, Tensor), f"{name}: state {key!r} must be a tensor, got {_kind(value)}"
+        shape, dtype = buffers[key].shape, buffers[key].dtype
+        assert value.shape == shape, f"{name}: state {key!r} must have shape {tuple(shape)}, got {tuple(value.shape)}"
+        assert value.dtype == dtype, f"{name}: state {key!r} must have dtype {dtype}, got {value.dtype}"
         assert not value.requires_grad, f"{name}: state {key!r} must be detached"
         assert bool(torch.isfinite(value).all()), f"{name}: state {key!r} is not finite"
 

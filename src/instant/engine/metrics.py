@@ -17,7 +17,7 @@ from instant.data.split import Oracle
 from instant.data.store import Store, batches
 from instant.engine.history import History
 from instant.errors import InputError
-from instant.types import Output
+from instant.types import Decision, Output
 
 SLOTS = 16  # room for a method's own named metrics
 BINS = 200  # of the histogram of thresholds over [0, 1]
@@ -65,6 +65,7 @@ class Meter(nn.Module):
         shared = self.sums.new_zeros(4)
         if output.decision is not None:
             d = output.decision
+            check_decision(d)
             truth = self.truth[d.index]
             known = d.weight * (truth >= 0)
             parts = (d.weight, d.confidence, known, known * (truth == d.label))
@@ -118,6 +119,17 @@ def check_metrics(metrics: dict[str, Tensor]) -> None:
             raise InputError(f"the method's metric {name!r} must be a tensor of one number, shape (), got {got}.")
     if len(metrics) >= SLOTS:
         raise InputError(f"a method may report {SLOTS - 1} metrics, got {len(metrics)}; leave some out.")
+
+
+def check_decision(decision: Decision) -> None:
+    """Refuse a decision whose columns cannot be counted."""
+    rows = tuple(decision.index.shape)
+    for field, column in decision._asdict().items():
+        if tuple(column.shape) != rows or column.ndim != 1:
+            got = tuple(column.shape)
+            raise InputError(f"the method's decision.{field} must have one entry a row, shape {rows}, got {got}.")
+        if field in ("index", "label") and column.dtype != torch.int64:
+            raise InputError(f"the method's decision.{field} must be of dtype torch.int64, got {column.dtype}.")
 
 
 def quantiles(histogram: np.ndarray) -> list[float]:

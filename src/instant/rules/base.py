@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
+from instant.errors import InputError
 from instant.types import Evidence, Selection, State
 
 
@@ -18,6 +21,26 @@ class Rule(nn.Module):
         raise TypeError(f"{type(self).__name__} must define threshold(seen) or forward(seen)")
 
     def forward(self, seen: Evidence) -> tuple[Selection, State]:
-        threshold, state = self.threshold(seen)
         confidence = seen.probs.amax(1)
+        threshold, state = _bar(self.threshold(seen), type(self).__name__, len(confidence))
         return Selection((confidence >= threshold).float(), threshold.expand_as(confidence)), state
+
+
+def _bar(found: Any, name: str, rows: int) -> tuple[Tensor, State]:
+    """What `threshold` returned, or one sentence on what is wrong with it."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        got = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+        raise InputError(f"{name}.threshold must return threshold, state ({{}} where there is none), got {got}.")
+    threshold, state = found
+    if not isinstance(state, dict):
+        raise InputError(
+            f"{name}.threshold must return its state as a dict, {{}} for none, got {type(state).__name__}."
+        )
+    if not isinstance(threshold, Tensor):
+        raise InputError(f"{name}.threshold must return its bar as a tensor, got {type(threshold).__name__}.")
+    if threshold.shape not in ((), (1,), (rows,)):
+        raise InputError(
+            f"{name}.threshold must return one number or one a row, shape () or ({rows},), got a bar of shape "
+            f"{tuple(threshold.shape)}."
+        )
+    return threshold, state
