@@ -255,6 +255,37 @@ class Following(Rule):
         return mean, {"mean": mean}
 
 
+class Averaging(Rule):
+    """A bar that is moved before it is used; which name the share that is kept has, decides."""
+
+    def __init__(self, name: str, share: object = 0.5) -> None:
+        super().__init__()
+        self.name = name
+        self.register_buffer("mean", torch.tensor(0.25))
+        if isinstance(share, torch.Tensor):
+            self.register_buffer(name, share)
+        else:
+            setattr(self, name, share)
+
+    def threshold(self, seen: Evidence):
+        mean = self.mean.lerp(seen.probs.amax(1).mean(), 1 - getattr(self, self.name))
+        return mean, {"mean": mean}
+
+
+class Decay(Averaging):
+    """Breaks the contract: a running mean that does not stand still where labels are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("decay")
+
+
+class OfTheBatch(Rule):
+    """Breaks the contract: a bar that is the batch's own."""
+
+    def threshold(self, seen: Evidence):
+        return seen.probs.amax(1).mean(), {}
+
+
 class Remembering(Rule):
     """Breaks the contract: a running mean in a Python attribute."""
 
@@ -289,6 +320,12 @@ class Running(Rule):
 
     def threshold(self, seen: Evidence):
         return self.mean, {"mean": self.mean.lerp(seen.probs.amax(1).mean(), 0.1)}
+
+
+class Unsettable(Running):
+    """Breaks the contract: a momentum that cannot be set."""
+
+    momentum = property(lambda self: 0.9)
 
 
 class Unsaved(Running):
@@ -387,6 +424,9 @@ WRONG = BARS | {
     Leaky: "in place",
     Greedy: "order of the rows",
     Following: "momentum at 1, .* its bar depends on the batch",
+    Decay: "its bar depends on the batch",
+    OfTheBatch: "its bar depends on the batch",
+    Unsettable: "it stopped with AttributeError: property 'momentum'",
     Remembering: "asked twice it decides differently",
     Chance: "asked twice it decides differently",
     SetOnce: "does not survive state_dict",
@@ -413,6 +453,8 @@ def test_training_says_what_is_wrong_with_a_bar(rule: type[Rule], way: str) -> N
 
 def test_check_rule_leaves_a_right_rule_alone() -> None:
     check_rule(Running())
+    check_rule(Averaging("momentum"))
+    check_rule(Averaging("momentum", torch.tensor(0.5)))
 
 
 def test_check_rule_finds_a_host_synchronisation() -> None:

@@ -30,7 +30,7 @@ from instant.engine.metrics import check_decision, check_metrics
 from instant.errors import InputError
 from instant.learner import Learner, commit
 from instant.methods import build_method, find_method, name_of
-from instant.rules import Rule
+from instant.rules import InstanceDependent, Relative, Rule
 from instant.types import Decision, Evidence, Method, MethodFunction, Output, Problem, Selection, State, Views
 
 CLASSES, FEATURES, LABELLED, ROWS, POOL, STEPS = 4, 8, 16, 32, 100, 400
@@ -57,11 +57,11 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
 
     Checked over three steps: shapes and ranges, rows decided independently of their order, no state written in
     place, next state that fits the rule's buffers, a round trip of that state, no host synchronisation, and (with
-    `compiled`) that the compiled rule equals the eager one. With a `momentum`, that 1 holds its running means still.
+    `compiled`) that the compiled rule equals the eager one. With any `momentum` at 1, a row alone must be decided as
+    it is among others: labels are asked for one by one.
     """
     name = type(rule).__name__
     fresh = copy.deepcopy(rule)  # as a resumed run builds it, before it has seen anything
-    _stands_still(rule, make_evidence(classes=classes, pool=pool), name)
     for step in range(3):
         seen = make_evidence(classes=classes, pool=pool, step=step)
         before = _tensors(rule)
@@ -97,6 +97,7 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
         fast = torch.compile(rule, fullgraph=True, dynamic=False, backend=_backend())
         found, expected = _answers(fast, seen, name), _answers(rule, seen, name)
         _close(found, expected, f"{name}: compiled it decides differently", rtol=1e-5, atol=1e-6)
+    _stands_alone(rule, seen, name)
 
 
 @contextmanager
@@ -155,20 +156,37 @@ def _tensors(module: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in held}
 
 
-def _stands_still(rule: Rule, seen: Evidence, name: str) -> None:
-    """Asked as `labelling.judge.standing` asks it, a row alone must have the bar that it has among others."""
+def _stands_alone(rule: Rule, seen: Evidence, name: str) -> None:
+    """Asked as `labelling.judge.standing` asks it, a row alone must be decided as it is among others."""
     still = copy.deepcopy(rule)
-    averaging = [module for module in still.modules() if hasattr(module, "momentum")]
-    if not averaging:
-        return
-    for module in averaging:
-        setattr(module, "momentum", 1.0)  # noqa: B010 (any module's, typed or not)
+    with _in_one_sentence(name):
+        _hold(still)
+    base = still
+    while isinstance(base, InstanceDependent):
+        base = base.base
+    if type(base) is Relative and base.of_unlabelled:
+        return  # the one rule whose batch is replaced by the whole pool there
+    together = _ask(still, seen, name)[0]
     assert seen.inflow is not None
-    alone = seen._replace(probs=seen.probs[:1], index=seen.index[:1], inflow=seen.inflow[:1])
-    assert torch.allclose(still(alone)[0].threshold, still(seen)[0].threshold[:1]), (
-        f"{name}: with its momentum at 1, as labels are asked for, its bar depends on the batch; momentum is the share "
-        "that is kept, as in mean.lerp(new, 1 - momentum)"
-    )
+    for row in range(4):
+        one = slice(row, row + 1)
+        alone = seen._replace(probs=seen.probs[one], index=seen.index[one], inflow=seen.inflow[one])
+        expected = {field: column[one] for field, column in together._asdict().items()}
+        sentence = (
+            f"{name}: with its momentum at 1, as labels are asked for, its bar depends on the batch; take from the "
+            "batch only through a buffer, as in mean.lerp(new, 1 - momentum), where momentum is the share that is kept"
+        )
+        _close(_ask(still, alone, name)[0]._asdict(), expected, sentence, rtol=1e-5, atol=1e-6)
+
+
+@torch.no_grad()
+def _hold(rule: Rule) -> None:
+    for module in rule.modules():
+        momentum = getattr(module, "momentum", None)
+        if isinstance(momentum, Tensor):
+            momentum.fill_(1.0)
+        elif momentum is not None:
+            setattr(module, "momentum", 1.0)  # noqa: B010 (any module's, typed or not)
 
 
 @contextmanager
