@@ -128,6 +128,8 @@ def test_check_method_finds_a_host_synchronisation() -> None:
 
     with pytest.raises(AssertionError, match="waits for the device"):
         check_method(lambda p: Waits(Fixed(0.0)))
+    with pytest.raises(AssertionError, match=r"^wrong: the step waits for the device \(Tensor\.cpu\)"):
+        check_method(named("wrong", lambda: Changed(lambda output: output._replace(loss=output.loss.cpu()))))
 
 
 class Reports(Match):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -455,6 +456,27 @@ def test_check_rule_leaves_a_right_rule_alone() -> None:
     check_rule(Running())
     check_rule(Averaging("momentum"))
     check_rule(Averaging("momentum", torch.tensor(0.5)))
+
+
+COPIES = {
+    "cpu": lambda probs: probs.cpu(),
+    "to": lambda probs: probs.to("cpu", torch.float64).float(),
+    "to, by name": lambda probs: probs.to(device="cpu"),
+    "numpy": lambda probs: torch.from_numpy(probs.numpy()),
+    "array": lambda probs: torch.from_numpy(np.asarray(probs)),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_check_rule_finds_a_copy_to_the_host(copy: str) -> None:
+    """On a CPU too, where it is none."""
+    rule = returning("Copying", lambda seen: (COPIES[copy](seen.probs).amax(1), {}))
+    with pytest.raises(AssertionError, match=r"^Copying: the step waits for the device \(Tensor\."):
+        check_rule(rule())
+
+
+def test_a_move_to_where_the_rest_is_is_no_copy_to_the_host() -> None:
+    check_rule(returning("Moving", lambda seen: (torch.tensor(0.5).to(seen.probs.device), {}))())
 
 
 def test_check_rule_finds_a_host_synchronisation() -> None:

@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
 )
+from torch.overrides import TorchFunctionMode
 
 from instant import random
 from instant.backbones import build
@@ -193,13 +194,31 @@ def _hold(rule: Rule) -> None:
 def no_waiting(name: str) -> Iterator[None]:
     """Run tensors without data: whatever would make the host wait for the device is an error here.
 
-    That is `.item()`, `if tensor`, boolean indexing, `nonzero`: all that needs values instead of shapes.
+    That is `.item()`, `if tensor`, boolean indexing, `nonzero`: all that needs values instead of shapes. And `.cpu()`,
+    `.to("cpu")` and `.numpy()`, which are nothing on a CPU; `.to(x.device)` is no such copy.
     """
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with FakeTensorMode(allow_non_fake_inputs=True), _NoCopies():
             yield
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+    except (DataDependentOutputException, DynamicOutputShapeException, _CopyError) as error:
         raise AssertionError(f"{name}: the step waits for the device ({error})") from error
+
+
+class _CopyError(Exception):
+    """A copy to the host."""
+
+
+class _NoCopies(TorchFunctionMode):
+    """Sees a copy to the host by the name it is called by: with all tensors on a CPU there is nothing else to see."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        to_cpu = func is Tensor.to and any(
+            isinstance(word, str) and word == "cpu" for word in (*args, *kwargs.values())
+        )
+        if to_cpu or func in (Tensor.cpu, Tensor.numpy, Tensor.__array__):
+            raise _CopyError(f"Tensor.{func.__name__}")
+        return func(*args, **kwargs)
 
 
 def make_learner(method: str | MethodFunction, *, seed: int = 0, **options: Any) -> Learner:
