@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +17,6 @@ from instant.engine.metrics import RESERVED
 from instant.errors import InputError
 from instant.match import Match
 from instant.methods import build_method, find_method, method_options
-from instant.rules import Fixed
-from instant.methods import build_method, method_options
 from instant.rules import Fixed, Rule
 from instant.testing import check_method, make_learner, make_views, trivial_accuracy
 from instant.types import Evidence, MethodFunction, Output, Problem
