@@ -15,11 +15,11 @@ from instant.algorithms import METHODS
 from instant.engine.fit import Callback, fit
 from instant.engine.metrics import RESERVED
 from instant.errors import InputError
-from instant.match import Match
+from instant.match import Match, Supervised
 from instant.methods import build_method, find_method, method_options
 from instant.rules import Fixed, Rule
 from instant.testing import check_method, make_learner, make_views, trivial_accuracy
-from instant.types import Evidence, MethodFunction, Output, Problem
+from instant.types import Evidence, MethodFunction, Output, Problem, Wants
 
 VARIANTS = {name: (name, {}) for name in METHODS} | {
     "instant, own network": ("instant", {"transition": "network"}),
@@ -62,8 +62,13 @@ def test_check_method_finds_a_method_that_learns_nothing_from_unlabelled_data() 
     def blind(p: Problem) -> Match:
         return Match(Fixed(1.1))  # nothing is ever kept
 
+    class Unaware(Supervised):
+        wants = Wants()  # and never looks at them
+
     with pytest.raises(AssertionError, match="no gradient flows through the unlabelled"):
         check_method(blind)
+    with pytest.raises(AssertionError, match="no gradient flows through the unlabelled"):
+        check_method(lambda p: Unaware())
 
 
 def test_check_method_finds_state_written_in_place() -> None:
