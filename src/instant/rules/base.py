@@ -22,7 +22,7 @@ class Rule(nn.Module):
 
     def forward(self, seen: Evidence) -> tuple[Selection, State]:
         confidence = seen.probs.amax(1)
-        threshold, state = _bar(self.threshold(seen), type(self).__name__, len(confidence))
+        threshold, state = _bar(self.threshold(seen), type(self).__name__, confidence.shape[0])
         return Selection((confidence >= threshold).float(), threshold.expand_as(confidence)), state
 
 
@@ -38,7 +38,8 @@ def _bar(found: Any, name: str, rows: int) -> tuple[Tensor, State]:
         )
     if not isinstance(threshold, Tensor):
         raise InputError(f"{name}.threshold must return its bar as a tensor, got {type(threshold).__name__}.")
-    if threshold.shape not in ((), (1,), (rows,)):
+    fits = threshold.ndim == 0 or (threshold.ndim == 1 and (threshold.shape[0] == rows or threshold.shape[0] == 1))
+    if not fits:  # in this order an export, where the rows are any number, asks nothing about it
         raise InputError(
             f"{name}.threshold must return one number or one a row, shape () or ({rows},), got a bar of shape "
             f"{tuple(threshold.shape)}."
