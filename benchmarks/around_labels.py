@@ -8,13 +8,12 @@ make of them before the last layer: their true classes, and what they are called
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pool import EVERY, averaged
+from pool import EVERY, asked, averaged
 from torch import Tensor, nn
 
 from instant.data.feed import Normalise
@@ -36,10 +35,7 @@ def seen(network: nn.Module, split: Split, rows: np.ndarray) -> tuple[Tensor, Te
 
 
 def main() -> None:
-    folders = [word for word in sys.argv[1:] if "=" not in word]
-    moved = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
-    if not folders:
-        raise SystemExit(__doc__)
+    folders, moved = asked(__doc__)
     for folder in folders:
         run = Run(folder)
         recipe = run.moved(moved) if moved else run.recipe()

@@ -10,12 +10,11 @@ images of the true class, those of the class it is taken for, and mistaken ones.
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from pool import Called, called
+from pool import Called, asked, called
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
@@ -56,8 +55,7 @@ def largest(runs: list[Called]) -> list[Mistake]:
 
 
 def main() -> None:
-    words = [word for word in sys.argv[1:] if "=" not in word]
-    moved = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+    words, moved = asked(__doc__)
     if len(words) < 2:
         raise SystemExit(__doc__)
     runs = [called(folder, moved) for folder in words[1:]]

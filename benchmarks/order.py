@@ -10,10 +10,8 @@ sample above (kappa + 2) / 3, nor accept one below kappa; the last lines say how
 
 from __future__ import annotations
 
-import sys
-
 import torch
-from pool import called
+from pool import asked, called
 from torch import Tensor
 
 from instant.labelling.thresholds import confusion
@@ -30,10 +28,7 @@ def show(name: str, surest: Tensor, right: Tensor) -> None:
 
 
 def main() -> None:
-    folders = [word for word in sys.argv[1:] if "=" not in word]
-    moved = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
-    if not folders:
-        raise SystemExit(__doc__)
+    folders, moved = asked(__doc__)
     for folder in folders:
         name, step, split, _, truth, probs = called(folder, moved)
         confidence, label = probs.max(1)

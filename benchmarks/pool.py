@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,14 @@ class Called(NamedTuple):
     rows: np.ndarray  # positions in the split's training images
     truth: Tensor
     probs: Tensor
+
+
+def asked(doc: str | None) -> tuple[list[str], dict[str, str]]:
+    """The words of the command line, runs among them, and key=value: where their data is now."""
+    words = [word for word in sys.argv[1:] if "=" not in word]
+    if not words:
+        raise SystemExit(doc)
+    return words, dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 
 
 def called(folder: str, moved: dict[str, str]) -> Called:
