@@ -78,7 +78,7 @@ def main() -> None:
             same = f"{int((mine & most).sum()):4} of {mistake.run.name}'s {int(most.sum())}"
             sure = f"half above {run.probs[mine, mistake.taken].median():.6f}, told by it {mistake.told(run):.0%}"
             print(f"  {run.name:16} {count}, {same}; {sure}")
-    draw(sys.argv[1], found)
+    draw(words[0], found)
 
 
 def draw(path: str, found: list[Mistake]) -> None:
