@@ -21,6 +21,7 @@ from runs import (
     points,
     small,
 )
+from torch import Tensor
 
 from instant import random, recipes
 from instant.algorithms import METHODS
@@ -36,7 +37,7 @@ from instant.match import Match
 from instant.progress import ProgressBar, describe
 from instant.rules import Fixed
 from instant.run import Run
-from instant.types import Method, Problem
+from instant.types import Evidence, Method, Network, Problem, State, Views
 
 
 def test_two_runs_with_one_seed_are_equal_and_another_seed_is_another_run() -> None:
@@ -223,6 +224,30 @@ def test_what_a_method_wants_of_the_recipe_comes_and_goes_with_it(
     assert other == make(method=method)
     asked = paper.override({key: str(first)}).override({"method": method})
     assert getattr(asked, key) == first
+
+
+class LossAlone(Match):
+    def forward(self, model: Network, teacher: Network, views: Views) -> Tensor:  # type: ignore[override]
+        return super().forward(model, teacher, views).loss
+
+
+class BareTuple(Fixed):
+    def forward(self, seen: Evidence) -> tuple[tuple[Tensor, Tensor], State]:  # type: ignore[override]
+        selection, state = super().forward(seen)
+        return (selection.weight, selection.threshold), state
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (lambda p: LossAlone(Fixed(0.5)), "LossAlone.forward returned a Tensor, expected an instant.types.Output"),
+        (lambda p: Match(BareTuple(0.5)), "BareTuple.forward returned a tuple, expected an instant.types.Selection"),
+    ],
+)
+def test_what_a_method_or_a_rule_must_return(method: Callable[[Problem], Method], message: str) -> None:
+    recipe, split = points()
+    with pytest.raises(InputError, match=message):
+        fit(recipe, split, method=method)
 
 
 def test_a_function_that_hands_its_options_on_gets_what_was_asked_for() -> None:

@@ -167,8 +167,8 @@ def deciding(field: str, change: Callable[[torch.Tensor], object]) -> Callable[[
 
 
 WRONG_OUTPUTS = {
-    "only the loss": (lambda o: o.loss, r"must return Output\(loss, metrics, state\), got Tensor"),
-    "a plain tuple": (lambda o: (o.loss, {}), r"must return Output\(loss, metrics, state\), got \(Tensor, dict\)"),
+    "only the loss": (lambda o: o.loss, "forward returned a Tensor, expected an instant.types.Output"),
+    "a plain tuple": (lambda o: (o.loss, {}), "forward returned a tuple, expected an instant.types.Output"),
     "a float": (lambda o: o._replace(loss=1.0), "Output.loss must be a Tensor, got float"),
     "no state": (lambda o: o._replace(state=None), "Output.state must be a dict, got NoneType"),
     "a tuple for a decision": (

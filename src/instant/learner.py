@@ -7,6 +7,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from instant.errors import InputError
 from instant.types import Method, Output, Prediction, State, Views
 
 
@@ -58,7 +59,13 @@ class Learner(nn.Module):
         return Prediction(logits.float(), features.float())
 
     def forward(self, views: Views) -> Output:
-        return self.method(self.student, self.averaged, views)
+        out = self.method(self.student, self.averaged, views)
+        if not isinstance(out, Output):
+            raise InputError(
+                f"{type(self.method).__name__}.forward returned a {type(out).__name__}, expected an "
+                "instant.types.Output(loss, metrics, state, decision)."
+            )
+        return out
 
     @torch.no_grad()
     def average(self) -> None:

@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from instant.alignment import Alignment
+from instant.errors import InputError
 from instant.fairness import Fairness
 from instant.losses import cross_entropy, hard
 from instant.rules import Rule
 from instant.transition import Sight, Transitions, inflow
-from instant.types import Decision, Evidence, Method, Network, Output, Prediction, State, Views, Wants
+from instant.types import Decision, Evidence, Method, Network, Output, Prediction, Selection, State, Views, Wants
 
 
 def hard_target(probs: Tensor, seen: Evidence) -> Tensor:
@@ -95,6 +96,11 @@ class Match(Method):
         flow = None if column is None else column.detach()
         seen = Evidence(probs, probs_l, views.y_weak, views.index, views.step, flow)
         selection, moved = self.rule(seen)
+        if not isinstance(selection, Selection):
+            raise InputError(
+                f"{type(self.rule).__name__}.forward returned a {type(selection).__name__}, expected an "
+                "instant.types.Selection(weight, threshold), and its state."
+            )
         state |= _named("rule", moved)
 
         target = self.target(probs, seen)

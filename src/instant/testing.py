@@ -348,7 +348,6 @@ def _flat(output: Output, gradients: dict[str, Tensor | None]) -> dict[str, Tens
 
 
 def _check_form(output: Any, name: str) -> None:
-    assert isinstance(output, Output), f"{name}: forward must return Output(loss, metrics, state), got {_kind(output)}"
     for field, kind in (("loss", Tensor), ("metrics", dict), ("state", dict), ("decision", Decision | None)):
         value = getattr(output, field)
         wanted = getattr(kind, "__name__", "Decision or None")
