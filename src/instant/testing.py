@@ -29,6 +29,7 @@ from instant import random
 from instant.backbones import build
 from instant.engine.metrics import check_decision, check_metrics
 from instant.errors import InputError
+from instant.labelling.judge import hold
 from instant.learner import Learner, commit
 from instant.methods import build_method, find_method, name_of
 from instant.rules import InstanceDependent, Relative, Rule
@@ -161,7 +162,7 @@ def _stands_alone(rule: Rule, seen: Evidence, name: str) -> None:
     """Asked as `labelling.judge.standing` asks it, a row alone must be decided as it is among others."""
     still = copy.deepcopy(rule)
     with _in_one_sentence(name):
-        _hold(still)
+        hold(still)
     base = still
     while isinstance(base, InstanceDependent):
         base = base.base
@@ -178,16 +179,6 @@ def _stands_alone(rule: Rule, seen: Evidence, name: str) -> None:
             "batch only through a buffer, as in mean.lerp(new, 1 - momentum), where momentum is the share that is kept"
         )
         _close(_ask(still, alone, name)[0]._asdict(), expected, sentence, rtol=1e-5, atol=1e-6)
-
-
-@torch.no_grad()
-def _hold(rule: Rule) -> None:
-    for module in rule.modules():
-        momentum = getattr(module, "momentum", None)
-        if isinstance(momentum, Tensor):
-            momentum.fill_(1.0)
-        elif momentum is not None:
-            setattr(module, "momentum", 1.0)  # noqa: B010 (any module's, typed or not)
 
 
 @contextmanager
