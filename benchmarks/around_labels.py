@@ -13,14 +13,12 @@ from collections import Counter
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pool import EVERY, asked, averaged
+from pool import asked, opened
 from torch import Tensor, nn
 
 from instant.data.feed import Normalise
 from instant.data.split import Split
 from instant.data.store import batches
-from instant.engine.build import source_for, split_for
-from instant.run import Run
 
 NEAREST = 20
 
@@ -37,21 +35,16 @@ def seen(network: nn.Module, split: Split, rows: np.ndarray) -> tuple[Tensor, Te
 def main() -> None:
     folders, moved = asked(__doc__)
     for folder in folders:
-        run = Run(folder)
-        recipe = run.moved(moved) if moved else run.recipe()
-        split = split_for(recipe, source_for(recipe))
-        network, step = averaged(run, split)
-        truth = split.oracle.open_for_metrics()
-        known = np.flatnonzero(truth >= 0)[::EVERY]
+        run, step, split, network, rows, truth = opened(folder, moved)
         labels, _ = seen(network, split, split.labelled)
-        others, called = seen(network, split, split.pool[known])
+        others, called = seen(network, split, rows)
         nearest = (labels @ others.T).topk(NEAREST).indices
-        print(f"{run.path.name}, step {step}: the {NEAREST} nearest of every labelled image")
+        print(f"{run}, step {step}: the {NEAREST} nearest of every labelled image")
         for k, name in enumerate(split.classes):
             places = nearest[split.targets == k].flatten()
             are, so = (
                 ", ".join(f"{split.classes[place]} {count}" for place, count in Counter(found.tolist()).most_common(3))
-                for found in (truth[known][places], called[places])
+                for found in (truth[places], called[places])
             )
             print(f"  {name:12} are {are:36} called {so}", flush=True)
 

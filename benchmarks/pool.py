@@ -36,18 +36,32 @@ def asked(doc: str | None) -> tuple[list[str], dict[str, str]]:
     return words, dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 
 
-def called(folder: str, moved: dict[str, str]) -> Called:
-    """Every fifth image of a run's pool, finished or stopped; `moved` says where its data is now."""
+class Opened(NamedTuple):
+    name: str
+    step: int  # the averaged weights are from
+    split: Split
+    network: torch.nn.Module
+    rows: np.ndarray  # every fifth image of the pool: positions in the split's training images
+    truth: np.ndarray
+
+
+def opened(folder: str, moved: dict[str, str]) -> Opened:
+    """A run, finished or stopped, and its pool; `moved` says where its data is now."""
     run = Run(folder)
     recipe = run.moved(moved) if moved else run.recipe()
     split = split_for(recipe, source_for(recipe))
     network, step = averaged(run, split)
     known = split.oracle.open_for_metrics()
     chosen = np.flatnonzero(known >= 0)[::EVERY]
-    rows = split.pool[chosen]
+    return Opened(run.path.name, step, split, network, split.pool[chosen], known[chosen])
+
+
+def called(folder: str, moved: dict[str, str]) -> Called:
+    """What its averaged weights call them."""
+    name, step, split, network, rows, truth = opened(folder, moved)
     normalise = Normalise(split.mean, split.std, images=split.train.is_images)
     probs = predict(network, split.train.take(rows), normalise, device=torch.device("cpu"))
-    return Called(run.path.name, step, split, rows, torch.from_numpy(known[chosen]).long(), probs)
+    return Called(name, step, split, rows, torch.from_numpy(truth).long(), probs)
 
 
 def averaged(run: Run, split: Split) -> tuple[torch.nn.Module, int]:
