@@ -40,6 +40,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("backbone", "mlp", "mlp"),
     ("pretrained", "vit.pth", "vit.pth"),
     ("pretrained", "none", None),
+    ("contrast", "100", 100),
     ("steps", "600.0", 600),
     ("batch", "8", 8),
     ("ratio", "2", 2),

@@ -44,6 +44,7 @@ class Recipe:
     backbone_options: dict[str, Any] = field(default_factory=dict)  # backbone.NAME=value
     pretrained: str | None = None  # weights to start from: .safetensors, or .pth of tensors only
 
+    contrast: int = 0  # steps of learning features without labels, from pairs of views, before the others; images
     steps: int = 2**20
     batch: int = 64  # labelled samples a step
     ratio: int = 7  # unlabelled samples a labelled one
@@ -82,7 +83,7 @@ class Recipe:
             )
         if not 0 <= self.shift <= 0.5:
             raise InputError(f"shift={self.shift} must lie in [0, 0.5]: it is a share of the image's side.")
-        for name in ("validation", "clip", "noise", "neighbours"):
+        for name in ("validation", "contrast", "clip", "noise", "neighbours"):
             if not getattr(self, name) >= 0:  # in this form it holds for NaN too
                 raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")
         if self.memory is not None and not self.memory >= 0:
@@ -168,7 +169,7 @@ class Recipe:
 
 def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> None:
     """Settings of the views of vectors do nothing to images, and the other way round."""
-    for key in ("noise", "neighbours") if images else ("shift", "operations", "mirror"):
+    for key in ("noise", "neighbours") if images else ("shift", "operations", "mirror", "contrast"):
         if key in settings:
             here, there = ("images", "vectors") if images else ("vectors", "images")
             raise InputError(f"{key}= is for {there}, and {source} has {here}; leave it out.")

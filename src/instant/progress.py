@@ -49,6 +49,8 @@ class Announcement(Callback):
         if budget["validation"]:
             words += f", {budget['validation']} more for validation: {budget['total']} labels in all"
         words += f"; {recipe.method} with {recipe.backbone}, {recipe.steps} steps"
+        if recipe.contrast:
+            words += f" after {recipe.contrast} without labels"
         if options := [f"{key}={value}" for key, value in recipe.suggested.items() if key.startswith("method.")]:
             words += f", by the recipe {' '.join(options)}"
         words += f" from step {step} on; run folder {self.run}" if step else f"; run folder {self.run}"
@@ -62,6 +64,7 @@ class ProgressBar(Callback):
         self.title = title
         self.console = console or Console()
         self._latest: dict[str, Any] = {}
+        self._earlier = 0
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
@@ -83,13 +86,14 @@ class ProgressBar(Callback):
         self._bar.stop()
 
     def start(self, recipe: Recipe, split: Split, step: int) -> None:
-        self._bar.update(self._task, total=recipe.steps, completed=step)
+        self._earlier = recipe.contrast
+        self._bar.update(self._task, total=recipe.contrast + recipe.steps, completed=recipe.contrast + step)
 
     def note(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)
 
     def step(self, step: int) -> None:
-        self._bar.update(self._task, completed=step)
+        self._bar.update(self._task, completed=self._earlier + step)
 
     def record(self, record: dict[str, Any]) -> None:
         self._latest |= record

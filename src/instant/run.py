@@ -9,6 +9,7 @@ summary.json               the results; written last, so its presence means that
 audit.json                 which accepted samples were drawn for a person to check, if any were
 report.html                the page that shows the run
 baseline/                  a run folder of its own: the supervised baseline, if it was trained
+features/                  another one: the network after learning without labels, if it did (`contrast`)
 problems.csv               files and labels of the user's own that could not be used as they are, if there were any
 """
 
@@ -206,6 +207,11 @@ class Run:
     def baseline(self) -> Run:
         """Where the supervised baseline of this run is kept."""
         return Run(self.path / "baseline")
+
+    @property
+    def features(self) -> Run:
+        """Where the network is kept that has learnt without labels, to start this run from."""
+        return Run(self.path / "features")
 
     @property
     def exists(self) -> bool:

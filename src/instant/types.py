@@ -94,6 +94,7 @@ class Method(nn.Module):
 
     wants: Wants = Wants()
     exact: bool = False  # True: needs full float32, no autocast
+    classifies: bool = True  # False: the head learns nothing, and there is no accuracy to speak of
     all_labels: bool = False  # True: trains on every label there is, an upper reference
     own_lr: float = 0.01  # learning rate of the method's own parameters (SGD, momentum 0.9), if it has any
     own_decay: float = 0.0  # and their weight decay

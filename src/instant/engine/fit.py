@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from instant.config import Recipe
+from instant.contrast import contrastive
 from instant.data.feed import Policy
 from instant.data.split import Split
 from instant.engine.build import build_program, plain_torch
 from instant.engine.evaluate import evaluate
+from instant.engine.features import features_policies, features_recipe
 from instant.engine.interrupt import Interrupted, interrupt_flag
 from instant.engine.step import Program
 from instant.engine.summary import model_card, summarise
@@ -28,7 +30,7 @@ from instant.types import MethodFunction
 
 
 class Callback:
-    """Watches a run; override what you need."""
+    """Watches a run; override what you need. Steps of learning features count up to 0, those of the method from 1."""
 
     def start(self, recipe: Recipe, split: Split, step: int) -> None: ...
     def note(self, text: str) -> None: ...
@@ -75,12 +77,11 @@ def fit(
     if run is not None:
         _check_found_again(recipe, split, everything=program.learner.method.all_labels)
     if weights is not None:
-        for network in filter(None, (program.learner.model, program.learner.teacher)):
-            network.load_state_dict(weights)
+        _start_from(program.learner, weights)
     device = program.clock.device
     learner, meter = program.learner, program.meter
     history: list[dict[str, Any]] = []
-    step, seconds = 0, 0.0
+    step, seconds, earlier = 0, 0.0, 0.0
     with closing(program.feed), nullcontext() if run is None else run.exclusive(), interrupt_flag() as interrupted:
         if run is not None and resume and run.exists:
             run.go_on(recipe, split)
@@ -104,6 +105,12 @@ def fit(
             if note is not None:
                 announce(str(note))
 
+        if recipe.contrast and weights is None and not resumed:
+            learnt, earlier = _features(recipe, split, run, resume=resume, force=force, callbacks=callbacks)
+            _start_from(learner, learnt)
+            seconds = earlier
+        elif run is not None and resumed and run.features.finished:
+            earlier = run.features.summary()["seconds"]
         started = time.perf_counter() - seconds
         while step < recipe.steps:
             program(step)
@@ -114,7 +121,7 @@ def fit(
             if last or step % recipe.log_every == 0 or step % recipe.evaluate_every == 0:
                 _stop_if_broken(program, step, recipe, run)
                 record: dict[str, Any] = {"step": step, **meter.read()}
-                if last or step % recipe.evaluate_every == 0:
+                if learner.method.classifies and (last or step % recipe.evaluate_every == 0):
                     before = time.perf_counter()
                     record |= evaluate(learner, split, program.feed.normalise)
                     record["seconds_evaluating"] = time.perf_counter() - before
@@ -131,13 +138,66 @@ def fit(
             if stop and not last:
                 raise Interrupted(step, run)
 
-        summary = summarise(recipe, split, history, seconds=time.perf_counter() - started, device=device)
+        seconds = time.perf_counter() - started
+        summary = summarise(recipe, split, history, seconds=seconds, earlier=earlier, device=device)
         if run is not None:
             rests_on = reference_of(learner.judged, learner.method, split, program.feed.normalise)
             run.finish(learner.judged, model_card(recipe, split), rests_on, summary)
     for callback in callbacks:
         callback.end(summary)
     return Trained(recipe, split, learner, summary, history)
+
+
+def _start_from(learner: Learner, weights: dict[str, Tensor]) -> None:
+    for network in filter(None, (learner.model, learner.teacher)):
+        network.load_state_dict(weights)
+
+
+class _Earlier(Callback):
+    """Tells those who watch a run of the steps before its first: they count up to 0."""
+
+    def __init__(self, callbacks: Sequence[Callback], steps: int) -> None:
+        self.callbacks = callbacks
+        self.steps = steps
+
+    def note(self, text: str) -> None:
+        for callback in self.callbacks:
+            callback.note(text)
+
+    def step(self, step: int) -> None:
+        for callback in self.callbacks:
+            callback.step(step - self.steps)
+
+
+def _features(
+    recipe: Recipe, split: Split, run: Run | None, *, resume: bool, force: bool, callbacks: Sequence[Callback]
+) -> tuple[dict[str, Tensor], float]:
+    """The network that has learnt without labels, and the seconds that took: a run of its own in the run's folder."""
+    own = None if run is None else run.features
+    before = features_recipe(recipe, split)
+    kept = own is not None and resume and own.exists and own.differs(before) is None and own.is_of(split)
+    if own is not None and kept and own.finished:
+        return own.load_model()[0].state_dict(), own.summary()["seconds"]
+    watched = _Earlier(callbacks, recipe.contrast)
+    watched.note(f"learning features first, without labels: {recipe.contrast} steps")
+    try:
+        trained = fit(
+            before,
+            split,
+            run=own,
+            resume=kept,
+            force=force or resume,
+            callbacks=[watched],
+            policies=features_policies(recipe, split),
+            method=contrastive,
+        )
+    except Interrupted:
+        raise Interrupted(0, run) from None
+    found, seconds = trained.history[-1]["partner_found"], trained.summary["seconds"]
+    watched.note(
+        f"features learnt in {seconds:.0f} s: a view's other half is the nearest of all in {100 * found:.0f} %"
+    )
+    return trained.learner.judged.state_dict(), seconds
 
 
 def _check_found_again(recipe: Recipe, split: Split, *, everything: bool) -> None:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from instant.run import Run
 
 
+_FLAGS: list[threading.Event] = []  # of the runs that are going on: one may contain another
+
+
 class Interrupted(Exception):
     """Ctrl-C: the run stopped between two steps, with its checkpoint saved."""
 
@@ -32,10 +35,13 @@ def interrupt_flag() -> Iterator[threading.Event]:
     def handle(signum: int, frame: object) -> None:
         if flag.is_set():
             raise KeyboardInterrupt
-        flag.set()
+        for each in _FLAGS:
+            each.set()
 
     previous = signal.signal(signal.SIGINT, handle)
+    _FLAGS.append(flag)
     try:
         yield flag
     finally:
+        _FLAGS.remove(flag)
         signal.signal(signal.SIGINT, previous)

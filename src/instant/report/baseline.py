@@ -17,7 +17,8 @@ ITSELF = ("supervised", "fully_supervised")  # methods that use labelled samples
 
 
 def baseline_recipe(recipe: Recipe) -> Recipe:
-    return dataclasses.replace(recipe, method="supervised", method_options={})
+    """What the labels alone are worth: of the others not even the pictures are looked at."""
+    return dataclasses.replace(recipe, method="supervised", method_options={}, contrast=0)
 
 
 def require_other(recipe: Recipe) -> None:

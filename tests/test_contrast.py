@@ -1,0 +1,314 @@
+"""Learning features without labels: the loss, the views, and the run before the run."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from runs import DIGITS, StopAt, assert_equal, assert_same_run, model_bytes, points, small
+from safetensors.torch import load_file
+from torch import Tensor
+
+from instant import InstanTClassifier, random
+from instant.augment.contrast import YIQ, Part
+from instant.cli import main
+from instant.contrast import contrast
+from instant.data.split import make_split
+from instant.engine.build import split_for
+from instant.engine.fit import Callback, fit
+from instant.engine.interrupt import Interrupted
+from instant.errors import InputError
+from instant.progress import ProgressBar
+from instant.report.baseline import baseline_recipe
+from instant.run import Run
+
+SHORT = {"contrast": "12", "steps": "12"}
+
+
+# -- the loss ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 2.0])
+def test_the_loss_is_nt_xent(temperature: float) -> None:
+    """Equation 1 of arXiv 2002.05709, view by view."""
+    generator = torch.Generator().manual_seed(3)
+    first, second = (F.normalize(torch.randn(5, 4, generator=generator).double(), dim=1) for _ in range(2))
+    views = [*first, *second]
+    losses, right = [], []
+    for i, view in enumerate(views):
+        partner = (i + 5) % 10
+        others = {j: math.exp(float(view @ views[j]) / temperature) for j in range(10) if j != i}
+        losses.append(-math.log(others[partner] / sum(others.values())))
+        right.append(max(others, key=lambda j: others[j]) == partner)
+    loss, found = contrast(first, second, temperature)
+    assert float(loss) == pytest.approx(sum(losses) / 10)
+    assert float(found) == pytest.approx(sum(right) / 10)
+
+
+def test_two_views_that_agree_are_better_than_two_that_do_not() -> None:
+    both = torch.eye(3)
+    alike, everything = contrast(both, both, 0.5)
+    apart, nothing = contrast(both, both.roll(1, 0), 0.5)
+    assert float(alike) == pytest.approx(math.log(math.exp(2) + 4) - 2)
+    assert float(apart) == pytest.approx(math.log(math.exp(2) + 4))
+    assert (float(everything), float(nothing)) == (1, 0)
+
+
+# -- the views --------------------------------------------------------------------------------------------------------
+
+NO_PART = [1.0, 0.5, 0.5, 0.5, 0.9]  # all of the image, not stretched, in the middle, not mirrored
+NO_COLOUR = [0.5, 0.5, 0.5, 0.5, 0.9, 0.9]  # not jittered, not grey
+
+
+def _images(channels: int = 3, side: int = 8) -> Tensor:
+    return 20 + 200 * torch.rand(2, channels, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def _draws(values: list[float]) -> Tensor:
+    return torch.tensor(values).view(-1, 1).expand(-1, 2)
+
+
+def _luma(images: Tensor) -> Tensor:
+    return torch.einsum("c,bchw->bhw", torch.tensor(YIQ[0]), images)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_draws_that_change_nothing_change_nothing(channels: int) -> None:
+    part, images = Part(mirror=True), _images(channels)
+    torch.testing.assert_close(part.part(images, _draws(NO_PART)), images, rtol=0, atol=1e-3)
+    torch.testing.assert_close(part.recolour(images, _draws(NO_COLOUR)), images, rtol=0, atol=1e-3)
+
+
+def test_a_mirrored_view_is_the_mirror_image_and_only_where_that_is_allowed() -> None:
+    images, mirrored = _images(), _draws([1.0, 0.5, 0.5, 0.5, 0.1])
+    torch.testing.assert_close(Part(mirror=True).part(images, mirrored), images.flip(3), rtol=0, atol=1e-3)
+    torch.testing.assert_close(Part(mirror=False).part(images, mirrored), images, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("right", "down"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
+def test_a_part_is_that_corner_of_the_image_brought_to_its_size(right: float, down: float) -> None:
+    images = _images()
+    view = Part(mirror=False, smallest=0.25).part(images, _draws([0.0, 0.5, right, down, 0.9]))
+    rows, columns = (slice(4, 8) if at else slice(0, 4) for at in (down, right))
+    larger = F.interpolate(images[:, :, rows, columns], size=8, mode="bilinear", align_corners=False)
+    torch.testing.assert_close(view[:, :, 2:6, 2:6], larger[:, :, 2:6, 2:6])  # at its edge it looks beyond it
+
+
+def test_a_quarter_has_a_quarter_of_the_area_and_stays_in_the_image() -> None:
+    """A ramp from left to right and one from top to bottom: what a view shows of them says where it lies."""
+    ramp = torch.linspace(0, 1, 64)
+    images = torch.stack([ramp.expand(64, 64), ramp.view(-1, 1).expand(64, 64)]).expand(500, 2, 64, 64)
+    draws = random.uniform(random.root(0), 5, 500)
+    view = Part(mirror=True, smallest=0.2).part(images.contiguous(), draws)
+    width = (view[:, 0, 32, -1] - view[:, 0, 32, 0]).abs()
+    height = (view[:, 1, -1, 32] - view[:, 1, 0, 32]).abs()
+    area, ratio = width * height, width / height
+    assert area.min() > 0.15
+    assert area.max() < 1.03
+    assert 0.5 < area.mean() < 0.7
+    assert ratio.min() > 0.7
+    assert ratio.max() < 1.43
+    assert 0.4 < (view[:, 0, 32, -1] < view[:, 0, 32, 0]).float().mean() < 0.6  # mirrored
+
+
+def test_a_grey_view_has_the_brightness_of_the_image() -> None:
+    images = _images()
+    grey = Part(mirror=True).recolour(images, _draws([0.5, 0.5, 0.5, 0.5, 0.9, 0.1]))
+    torch.testing.assert_close(grey, _luma(images).unsqueeze(1).expand_as(images), rtol=1e-3, atol=0.1)
+
+
+def test_brightness_multiplies_and_contrast_stretches_about_the_mean() -> None:
+    images, part = _images(), Part(mirror=True, jitter=0.4)
+    darker = part.recolour(images, _draws([0.0, 0.5, 0.5, 0.5, 0.1, 0.9]))
+    torch.testing.assert_close(darker, 0.6 * images, rtol=1e-3, atol=0.1)
+    flatter = part.recolour(images, _draws([0.5, 0.25, 0.5, 0.5, 0.1, 0.9]))
+    mean = images.mean(dim=(1, 2, 3), keepdim=True)
+    torch.testing.assert_close(flatter, mean + 0.8 * (images - mean), rtol=1e-3, atol=0.1)
+
+
+def test_saturation_and_hue_leave_the_brightness_and_turn_the_colour() -> None:
+    images, part = 100 + (_images() - 120) / 8, Part(mirror=True, jitter=0.4)
+    axes = torch.tensor(YIQ)[1:]
+
+    def colour(x: Tensor) -> Tensor:
+        return torch.einsum("ac,bchw->abhw", axes, x)
+
+    for draws, factor, degrees in (
+        ([0.5, 0.5, 0.0, 0.5, 0.1, 0.9], 0.6, 0),
+        ([0.5, 0.5, 1.0, 0.5, 0.1, 0.9], 1.4, 0),
+        ([0.5, 0.5, 0.5, 1.0, 0.1, 0.9], 1.0, 36),  # a tenth of a turn: a quarter of the jitter
+    ):
+        view = part.recolour(images, _draws(draws))
+        torch.testing.assert_close(_luma(view), _luma(images), rtol=1e-3, atol=0.1)
+        (i, q), (was_i, was_q) = colour(view), colour(images)
+        cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+        torch.testing.assert_close(i, factor * (cosine * was_i - sine * was_q), rtol=1e-3, atol=0.1)
+        torch.testing.assert_close(q, factor * (sine * was_i + cosine * was_q), rtol=1e-3, atol=0.1)
+
+
+def test_views_depend_on_the_key_alone() -> None:
+    images, part = _images().to(torch.uint8), Part(mirror=True)
+    first, again, other = (part(images, random.root(seed)) for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first[0], part(images[:1].expand(2, -1, -1, -1), random.root(0))[1])  # each its own
+    assert first.min() >= 0
+    assert first.max() <= 255
+    with pytest.raises(InputError, match="uint8"):
+        part(_images(), random.root(0))
+
+
+# -- the run before the run -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(tmp_path_factory.mktemp("contrast") / "run")
+    recipe, split = small(**SHORT)
+    fit(recipe, split, run=run)
+    return run
+
+
+def test_a_run_starts_from_the_features(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    recipe, split = small(contrast="12", steps="1", **{"optim.lr": "1e-12"})
+    fit(recipe, split, run=run)
+    start, end = (load_file(folder.path / "model.safetensors") for folder in (run.features, run))
+    moved = {name for name in end if not torch.allclose(start[name], end[name], rtol=0, atol=1e-7)}
+    assert not {name for name in moved if "running" not in name and "num_batches" not in name}
+    fresh = fit(recipe.override({"contrast": 0}), split).learner.judged.state_dict()
+    assert torch.equal(fresh["head.weight"], start["head.weight"])  # the head has learnt nothing
+    assert sum(not torch.allclose(fresh[name], start[name]) for name in start) > len(start) / 2
+
+
+def test_no_label_is_looked_at(straight: Run, tmp_path: Path) -> None:
+    """With other labels, and another method, the features are the same to the last bit."""
+    other = Run(tmp_path / "other")
+    recipe, _ = small("fixmatch", **SHORT)
+    recipe = recipe.override({"labels": 30})
+    fit(recipe, split_for(recipe, DIGITS), run=other)
+    assert model_bytes(other.features) == model_bytes(straight.features)
+    assert model_bytes(other) != model_bytes(straight)
+
+
+def test_the_partner_is_found_more_and_more_often(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    fit(*small(contrast="60", steps="1"), run=run)
+    found = [record["partner_found"] for record in run.features.history()]
+    assert len(found) == 12
+    assert found[-1] > 1.5 * found[0]
+    assert "accuracy" not in run.features.history()[-1]  # nobody has told it of classes
+
+
+@pytest.mark.parametrize("stops", [(-11,), (-5,), (0,), (1,), (7,), (-8, -3, 0, 5)])
+def test_stopped_anywhere_it_goes_on_to_the_same_run(stops: tuple[int, ...], straight: Run, tmp_path: Path) -> None:
+    recipe, split = small(**SHORT)
+    run = Run(tmp_path / "run")
+    for number, stop in enumerate(stops):
+        with pytest.raises(Interrupted) as stopped:
+            fit(recipe, split, run=run, resume=number > 0, callbacks=[StopAt(stop)])
+        assert stopped.value.run is run
+        assert stopped.value.step == (stop if stop > 0 else 1 if stop == 0 else 0)
+    fit(run.recipe(), split, run=run, resume=True)
+    assert_same_run(run, straight)
+
+
+def test_a_resumed_run_does_without_its_features(straight: Run, tmp_path: Path) -> None:
+    recipe, split = small(**SHORT)
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(7)])
+    for path in sorted(run.features.path.rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    fit(recipe, split, run=run, resume=True)
+    assert_same_run(run, straight)
+
+
+def test_features_of_another_run_are_not_taken_for_its_own(straight: Run, tmp_path: Path) -> None:
+    """A folder that was begun anew and stopped at once still holds what the run before it learnt."""
+    recipe, split = small(**SHORT)
+    run = Run(tmp_path / "run")
+    fit(recipe.override({"seed": 1}), make_split(DIGITS, labels=10, seed=1), run=run)
+    (run.path / "summary.json").unlink()
+    run.begin(recipe, split, force=True)
+    fit(recipe, split, run=run, resume=True)
+    assert_same_run(run, straight)
+
+
+def test_those_who_watch_see_the_steps_before_the_first_count_up_to_nought() -> None:
+    class Steps(Callback):
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+            self.notes: list[str] = []
+
+        def step(self, step: int) -> None:
+            self.seen.append(step)
+
+        def note(self, text: str) -> None:
+            self.notes.append(text)
+
+    steps = Steps()
+    trained = fit(*small(**SHORT), callbacks=[steps])
+    assert steps.seen == [*range(-11, 1), *range(1, 13)]
+    assert steps.notes[0] == "learning features first, without labels: 12 steps"
+    assert steps.notes[1].startswith("features learnt in ")
+    summary = trained.summary
+    assert 0 < summary["seconds_features"] < summary["seconds"]
+    own = summary["seconds"] - summary["seconds_features"]
+    assert summary["steps_per_second"] >= 12 / own
+
+
+def test_the_bar_is_of_all_steps() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120)
+    with ProgressBar("instant", console) as bar:
+        fit(*small(**SHORT), callbacks=[bar])
+    assert "24/24" in screen.getvalue()
+
+
+def test_the_command_learns_features_first_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["labels=10", "batch=8", "ratio=2", "contrast=5", "steps=5", "device=cpu", "--out", str(tmp_path / "run")]
+    assert main(["train", "digits", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "5 steps after 5 without labels" in shown
+    assert "learning features first, without labels: 5 steps" in shown
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["recipe"]["contrast"] == 5
+
+
+def test_vectors_have_no_such_views(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match=r"contrast=5 is for images, and .* has vectors; set it to 0"):
+        fit(*points(contrast="5"))
+    table = tmp_path / "x.npz"
+    np.savez(table, x=np.random.default_rng(0).normal(size=(40, 3)), y=np.arange(40) % 2)
+    assert main(["train", str(table), "contrast=5", "--out", str(tmp_path / "run")]) == 2
+    assert "contrast= is for images" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_baseline_looks_at_labelled_images_alone() -> None:
+    recipe, _ = small(**SHORT)
+    assert baseline_recipe(recipe).contrast == 0
+
+
+def test_an_estimator_learns_features_too_and_a_warm_start_does_not_learn_them_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    x = np.random.default_rng(0).integers(0, 256, size=(60, 8, 8), dtype=np.uint8)
+    y = np.where(np.arange(60) < 20, np.arange(60) % 2, -1)
+    model = InstanTClassifier(steps=4, batch=8, settings={"contrast": 4}, warm_start=True, verbose=1, device="cpu")
+    model.fit(x, y)
+    assert "learning features first" in capsys.readouterr().out
+    model.fit(x, y)
+    assert "learning features first" not in capsys.readouterr().out
+
+
+def test_the_averaged_weights_are_the_features(straight: Run) -> None:
+    tensors, _, _ = straight.features.load_checkpoint()  # type: ignore[misc]
+    teacher = {name.removeprefix("learner.teacher."): value for name, value in tensors.items() if ".teacher." in name}
+    assert_equal(teacher, load_file(straight.features.path / "model.safetensors"))
