@@ -4,6 +4,8 @@
 
 Of every labelled image, the twenty nearest among every fifth of the pool, by the cosine of what the averaged weights
 make of them before the last layer: their true classes, and what they are called, counted by the class of the label.
+And how often that space is right about the pool: the class whose labelled images are nearest on average, and the true
+class of most of the twenty nearest others. RUN/features is what the run started from.
 """
 
 from __future__ import annotations
@@ -39,7 +41,13 @@ def main() -> None:
         labels, _ = seen(network, split, split.labelled)
         others, called = seen(network, split, rows)
         nearest = (labels @ others.T).topk(NEAREST).indices
-        print(f"{run}, step {step}: the {NEAREST} nearest of every labelled image")
+        truly = torch.from_numpy(truth)
+        means = torch.stack([labels[split.targets == k].mean(0) for k in range(len(split.classes))])
+        by_label = ((others @ F.normalize(means, dim=1).T).argmax(1) == truly).float().mean()
+        crowd = (others @ others.T).fill_diagonal_(-1).topk(NEAREST).indices
+        by_crowd = (truly[crowd].mode(1).values == truly).float().mean()
+        print(f"{run}, step {step}: {100 * by_label:.1f} % are nearest to the labels of their class, and")
+        print(f"  {100 * by_crowd:.1f} % among others of their class. The {NEAREST} nearest of every labelled image:")
         for k, name in enumerate(split.classes):
             places = nearest[split.targets == k].flatten()
             are, so = (

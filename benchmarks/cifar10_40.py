@@ -6,10 +6,10 @@
     python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "slow: optim.lr=0.03"
 
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
-to another machine. Every run of a seed has the same labels, schedule and network; only the method differs. A row of the
-csv is an evaluation on the test images, which decide nothing: the last one counts. What a change is worth is tried in
-trials, all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0, judged by
-5,000 training images held out (cifar10_40-trials.csv).
+to another machine. Every run of a seed has the same labels, features, schedule and network; only the method differs.
+A row of the csv is an evaluation on the test images, which decide nothing: the last one counts. What a change is worth
+is tried in trials, all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0,
+judged by 5,000 training images held out (cifar10_40-trials.csv).
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from instant.run import Run
 
 HERE = Path(__file__).parent
+ALIGNED = ("method=instant", "method.base=0.9", "method.align=true")
 METHODS = {  # what is compared: a name, and the settings it stands for
     "instant": ("method=instant",),
     "adamatch": ("method=adamatch",),
-    "self_adaptive": ("method=instant", "method.kappa=self_adaptive"),
-    "free": ("method=instant", "method.kappa=self_adaptive", "method.base=1", "method.align=false"),
-    "identity": ("method=instant", "method.transition=identity"),
-    "fixmatch": ("method=fixmatch",),
     "freematch": ("method=freematch",),
-    "flexmatch": ("method=flexmatch",),
+    "fixmatch": ("method=fixmatch",),
+    "identity": ("method=instant", "method.transition=identity"),
     "released": ("method=instant_released",),
+    "paper": (*ALIGNED, "method.kappa=labelled"),
+    "self_adaptive": (*ALIGNED, "method.kappa=self_adaptive"),
 }
 PANELS = {
     "accuracy": "test accuracy",
@@ -48,12 +48,16 @@ PANELS = {
 LINES = ("-", "--", ":")  # of the seeds
 BY_CLASS = ("threshold_by_class", "called")  # in the order of the classes; the share of the pool that is called so
 COLUMNS = [
-    "name", "seed", "draw", "step", *PANELS, *BY_CLASS, "transition_diagonal", "seconds", "hardware", "torch",
+    "name", "seed", "draw", "start", "step", *PANELS, *BY_CLASS, "transition_diagonal", "seconds", "hardware", "torch",
     "command",
 ]  # fmt: skip
 
-TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[5:] if name not in BY_CLASS)]
-DRAWS = {"usb": "the labels of USB's seeds", "seeded": "other labels (draw=seeded)"}
+TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[6:] if name not in BY_CLASS)]
+SETTINGS = {  # a row of the figure each: which images are labelled, and what the network starts from
+    ("usb", "features"): "features first,\nUSB's labels",
+    ("usb", "scratch"): "from scratch,\nUSB's labels",
+    ("seeded", "scratch"): "from scratch,\nother labels",
+}
 
 
 class Job(NamedTuple):
@@ -65,7 +69,8 @@ class Job(NamedTuple):
 
 
 SEEDS = (0, 1, 2)
-JOBS = [Job(name, 0) for name in METHODS] + [Job(name, seed) for seed in SEEDS[1:] for name in ("instant", "adamatch")]
+JOBS = [Job(name, seed) for seed in SEEDS for name in METHODS]
+FURTHER = ("instant", "adamatch")  # with all seeds; the others with the first, unless asked for
 
 
 def words(job: Job, data: str, settings: list[str]) -> list[str]:
@@ -78,15 +83,16 @@ def train(options: argparse.Namespace) -> None:
     until = time.monotonic() + 60 * options.minutes
     for job in JOBS:
         folder = job.folder(options.runs)
-        wanted = job.name in (options.only or METHODS) and job.seed in options.seeds
+        usual = FURTHER if job.seed else METHODS
+        wanted = job.name in (options.only or usual) and job.seed in options.seeds
         if not wanted or (folder / "summary.json").exists():
             continue
         if (folder / "recipe.json").exists():
-            command = ["train", "--resume", str(folder), f"data={options.data}"]
+            action = ["train", "--resume", str(folder), f"data={options.data}"]
         else:
-            command = [*words(job, options.data, options.settings), "--out", str(folder)]
-        print(f"{job.name} {job.seed}: instant {' '.join(command)}", flush=True)
-        process = subprocess.Popen([sys.executable, "-m", "instant", *command])
+            action = [*words(job, options.data, options.settings), "--out", str(folder)]
+        print(f"{job.name} {job.seed}: instant {' '.join(action)}", flush=True)
+        process = subprocess.Popen([sys.executable, "-m", "instant", *action])
         try:
             process.wait(until - time.monotonic())
         except subprocess.TimeoutExpired:
@@ -105,33 +111,33 @@ def trial(options: argparse.Namespace) -> None:
     until = time.monotonic() + 60 * options.minutes
     common = ["recipe=fast_cifar10", "labels=40", "seed=0", "validation=5000", "steps=16000", "evaluate_every=2000"]
     options.runs.mkdir(parents=True, exist_ok=True)
-    running: list[tuple[str, Path, str, subprocess.Popen]] = []
+    running: list[tuple[str, Path, subprocess.Popen]] = []
     for text in options.trials:
         name, _, given = text.partition(":")
         settings = dict(word.split("=", 1) for word in [*common, *given.split()])
         words = [f"{key}={value}" for key, value in settings.items()]
         folder = options.runs / name.replace(" ", "-")
         if Run(folder).exists:
-            command = ["train", "--resume", str(folder), f"data={options.data}"]
+            action = ["train", "--resume", str(folder), f"data={options.data}"]
         else:
-            command = ["train", "cifar10", f"data={options.data}", *words, "--out", str(folder)]
+            action = ["train", "cifar10", f"data={options.data}", *words, "--out", str(folder)]
         with open(_log(folder), "a", encoding="utf-8") as log:
-            process = subprocess.Popen([sys.executable, "-m", "instant", *command], stdout=log, stderr=log)
-        running.append((name, folder, " ".join(["instant train cifar10", *words]), process))
+            process = subprocess.Popen([sys.executable, "-m", "instant", *action], stdout=log, stderr=log)
+        running.append((name, folder, process))
     while time.monotonic() < until and any(process.poll() is None for *_, process in running):
         time.sleep(0.5)
     for *_, process in running:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)  # it saves a checkpoint
     rows: list[dict[str, Any]] = []
-    for name, folder, command, process in running:
+    for name, folder, process in running:
         process.wait()
         run = Run(folder)
         if not run.exists:
             print(f"{name:30} failed: {_log(folder).read_text(encoding='utf-8').splitlines()[-1:]}", flush=True)
             continue
         records = [record for record in run.history() if "validation_accuracy" in record]
-        rows += [{"trial": name, **record, **_where(run), "command": command} for record in records]
+        rows += [{"trial": name, **record, **_where(run), "command": command(run)} for record in records]
         last = (
             f"step {records[-1]['step']}: {100 * records[-1]['validation_accuracy']:.1f} %" if records else "no result"
         )
@@ -167,22 +173,21 @@ def gather(options: argparse.Namespace) -> None:
         run = Run(job.folder(options.runs))
         if not run.exists:
             continue
-        labels = run.recipe().draw
+        recipe = run.recipe()
+        setting = recipe.draw, "features" if recipe.contrast else "scratch"
         known = run.summary() if run.finished else {}
         if known:
-            summary = options.csv.with_suffix("") / labels / f"{run.path.name}.json"
+            summary = options.csv.with_suffix("") / "-".join(setting) / f"{run.path.name}.json"
             summary.parent.mkdir(parents=True, exist_ok=True)
             summary.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-        drawn = [] if labels == "usb" else [f"draw={labels}"]
-        command = " ".join(["instant", *words(job, "FOLDER", [*drawn, *options.settings])])
         rows += [
             {
                 "name": job.name,
                 "seed": job.seed,
-                "draw": labels,
+                **dict(zip(("draw", "start"), setting)),
                 **record,
                 **_where(run),
-                "command": command,
+                "command": command(run),
                 **{name: " ".join(str(_short(value)) for value in record.get(name, [])) for name in BY_CLASS},
             }
             for record in run.history()
@@ -191,12 +196,27 @@ def gather(options: argparse.Namespace) -> None:
     gathered = {_run_of(row): row for row in rows}
     known = _rows(options.csv) if options.csv.exists() else []
     _write(options.csv, COLUMNS, rows + [row for row in known if _run_of(row) not in gathered])
-    for (name, seed, labels), row in gathered.items():
-        print(f"{name:13} {seed} {labels:6}  step {row['step']:6}  {100 * row['accuracy']:.2f} %")
+    for (name, seed, *setting), row in gathered.items():
+        print(f"{name:13} {seed} {' '.join(setting):15}  step {row['step']:6}  {100 * row['accuracy']:.2f} %")
 
 
-def _run_of(row: dict[str, Any]) -> tuple[str, str, str]:
-    return row["name"], str(row["seed"]), row["draw"]
+def command(run: Run) -> str:
+    """The command of a run as the recipe is today: with all that is another in the folder, which may be older."""
+    from instant.methods import method_options
+    from instant.recipes import RECIPES
+
+    recipe = run.recipe()
+    usual = {f"method.{name}": value for name, value in method_options(recipe.method).items()}
+    has, given = usual | recipe.leaves(), usual | RECIPES["fast_cifar10"](method=recipe.method).leaves()
+    named = {"data": "FOLDER", "recipe": "fast_cifar10", "labels": recipe.labels, "seed": recipe.seed}
+    differs = {key: value for key, value in has.items() if value != given[key] and key not in named}
+    shown = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in differs.items()]
+    words = [f"{key}={value}" for key, value in named.items()]
+    return " ".join(["instant train cifar10", *words, f"method={recipe.method}", *shown])
+
+
+def _run_of(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    return row["name"], str(row["seed"]), row["draw"], row["start"]
 
 
 def _short(value: float | None) -> float | None:
@@ -217,21 +237,21 @@ def draw(options: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
 
     rows = _rows(options.csv)
-    palette = "#c0392b #2980b9 #d35ea8 #16a085 #e67e22 #7f8c8d #27ae60 #34495e #8e44ad"
+    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8"
     colours = dict(zip(METHODS, palette.split(), strict=True))
-    size = {"nrows": len(DRAWS), "ncols": len(PANELS), "figsize": (13, 6.4)}
+    size = {"nrows": len(SETTINGS), "ncols": len(PANELS), "figsize": (13, 8.6)}
     figure, axes = plt.subplots(**size, sharex=True, sharey="col", layout="constrained")
-    for line, (labels, title) in zip(axes, DRAWS.items()):
+    for line, (setting, title) in zip(axes, SETTINGS.items()):
         line[0].set_ylabel(title, fontsize=9)
         for axis, column in zip(line, PANELS):
             axis.spines[["top", "right"]].set_visible(False)
             for job in JOBS:
-                wanted = (job.name, str(job.seed), labels)
+                wanted = (job.name, str(job.seed), *setting)
                 mine = [row for row in rows if _run_of(row) == wanted and row[column]]
                 steps, values = [int(row["step"]) / 1000 for row in mine], [float(row[column]) for row in mine]
                 style = {"linewidth": 1.6 if job.seed == 0 else 0.9, "linestyle": LINES[job.seed]}
                 axis.plot(steps, values, color=colours[job.name], **style)
-    for top, bottom, title in zip(*axes, PANELS.values()):
+    for top, bottom, title in zip(axes[0], axes[-1], PANELS.values()):
         top.set_title(title, fontsize=10)
         bottom.set_xlabel("thousand steps", fontsize=9)
     known = {row["name"] for row in rows}

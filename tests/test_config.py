@@ -274,14 +274,18 @@ def test_classic_settings(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_fast_settings_differ_from_the_classic_in_the_schedule_alone(method: str) -> None:
+def test_fast_settings_differ_from_the_classic_in_start_schedule_and_kappa_alone(method: str) -> None:
     fast, classic = recipes.fast_cifar10(method=method), recipes.classic_cifar10(method=method)
-    assert (fast.steps, fast.optim.lr, fast.optim.cycles) == (100_000, 0.1, 0.5)
-    apart = {"steps", "optim", "method_options", "log_every", "evaluate_every"}
+    assert (fast.contrast, fast.steps) == (12_000, 90_000)
+    assert (fast.optim.lr, fast.optim.cycles, fast.optim.warmup) == (0.1, 0.5, 5000)
+    apart = {"contrast", "steps", "optim", "method_options", "log_every", "evaluate_every"}
     for name, value in classic.to_json().items():
         assert name in apart or fast.to_json()[name] == value, name
     slow_T = fast.method_options.get("transition_lr") == 0.001
     assert slow_T == (method.startswith("instant") and method != "instant_released")
+    by_class = {"kappa": "self_adaptive", "base": 1.0, "align": False}
+    given = {key: value for key, value in fast.method_options.items() if key != "transition_lr"}
+    assert given == (by_class if method in ("instant", "instant_class") else {})
 
 
 @pytest.mark.parametrize("method", METHODS)
