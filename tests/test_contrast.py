@@ -280,6 +280,8 @@ def test_the_command_learns_features_first_and_says_so(tmp_path: Path, capsys: p
     assert "5 steps after 5 without labels" in shown
     assert "learning features first, without labels: 5 steps" in shown
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["recipe"]["contrast"] == 5
+    page = " ".join((tmp_path / "run" / "report.html").read_text(encoding="utf-8").split())
+    assert "small_cnn, 5 steps after 5 without labels, seed 0" in page
 
 
 def test_vectors_have_no_such_views(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,14 +13,14 @@ from instant.engine.optim import Optim
 from instant.errors import InputError
 from instant.methods import name_of
 
-PAIRS = 7  # of views, for every labelled sample of a step: as many as the paper has unlabelled ones
+FEWEST = 4  # pairs of views for every labelled sample of a step, where the method has fewer unlabelled ones
 
 
 def features_recipe(recipe: Recipe, split: Split) -> Recipe:
-    """The same for every method. The learning rate grows with the number of pairs."""
+    """As many pairs as the method has unlabelled samples. The learning rate grows with their number."""
     if not split.train.is_images:
         raise InputError(f"contrast={recipe.contrast} is for images, and {split.source} has vectors; set it to 0.")
-    ratio = max(1, min(PAIRS, len(split.pool) // recipe.batch))
+    ratio = min(max(recipe.ratio, FEWEST), max(1, len(split.pool) // recipe.batch))
     return replace(
         recipe,
         contrast=0,
