@@ -22,12 +22,13 @@ from instant.cli import main
 from instant.contrast import contrast
 from instant.data.split import make_split
 from instant.engine.build import split_for
+from instant.engine.features import features_policies, features_recipe
 from instant.engine.fit import Callback, fit
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
 from instant.progress import ProgressBar
 from instant.report.baseline import baseline_recipe
-from instant.run import Run
+from instant.run import CHECKPOINT, Run
 
 SHORT = {"contrast": "12", "steps": "12"}
 
@@ -153,6 +154,15 @@ def test_saturation_and_hue_leave_the_brightness_and_turn_the_colour() -> None:
         torch.testing.assert_close(q, factor * (sine * was_i + cosine * was_q), rtol=1e-3, atol=0.1)
 
 
+def test_four_of_five_are_in_other_colours_and_one_of_five_is_grey() -> None:
+    images = _images()[:1].expand(4000, -1, -1, -1)
+    views = Part(mirror=True).recolour(images, random.uniform(random.root(0), 6, 4000))
+    grey = (views.amax(1) - views.amin(1)).amax(dim=(1, 2)) < 0.1
+    same = (views - images).abs().amax(dim=(1, 2, 3)) < 0.1
+    assert float(grey.float().mean()) == pytest.approx(0.2, abs=0.02)
+    assert float(same.float().mean()) == pytest.approx(0.2 * 0.8, abs=0.02)
+
+
 def test_views_depend_on_the_key_alone() -> None:
     images, part = _images().to(torch.uint8), Part(mirror=True)
     first, again, other = (part(images, random.root(seed)) for seed in (0, 0, 1))
@@ -242,6 +252,20 @@ def test_features_of_another_run_are_not_taken_for_its_own(straight: Run, tmp_pa
     assert_same_run(run, straight)
 
 
+def test_nor_are_features_of_other_data(straight: Run, tmp_path: Path) -> None:
+    recipe, split = small(**SHORT)
+    run = Run(tmp_path / "run")
+    fit(recipe, split, run=run)
+    record = json.loads((run.features.path / "split.json").read_text())
+    (run.features.path / "split.json").write_text(json.dumps(record | {"hash": "another"}))
+    (run.path / "summary.json").unlink()
+    (run.path / CHECKPOINT).unlink()
+    before = (run.features.path / "model.safetensors").stat().st_mtime_ns
+    fit(recipe, split, run=run, resume=True)
+    assert (run.features.path / "model.safetensors").stat().st_mtime_ns != before
+    assert_same_run(run, straight)
+
+
 def test_those_who_watch_see_the_steps_before_the_first_count_up_to_nought() -> None:
     class Steps(Callback):
         def __init__(self) -> None:
@@ -263,6 +287,22 @@ def test_those_who_watch_see_the_steps_before_the_first_count_up_to_nought() -> 
     assert 0 < summary["seconds_features"] < summary["seconds"]
     own = summary["seconds"] - summary["seconds_features"]
     assert summary["steps_per_second"] >= 12 / own
+    assert trained.history[0]["seconds"] > summary["seconds_features"]  # a record counts them too
+
+
+def test_the_rate_grows_with_the_number_of_pairs_and_at_the_start() -> None:
+    recipe, split = small(**SHORT, ratio="2")
+    few, many = (features_recipe(recipe.override({"contrast": 400, "ratio": ratio}), split) for ratio in (2, 16))
+    assert (few.ratio, few.optim.lr) == (4, pytest.approx(0.06 * 8 * 4 / 128))
+    assert (many.ratio, many.optim.lr) == (16, pytest.approx(0.06 * 8 * 16 / 128))
+    assert (many.optim.warmup, many.optim.cycles, many.steps, many.contrast) == (20, 0.5, 400, 0)
+    assert features_recipe(recipe.override({"batch": 1000}), split).ratio == 1  # there are 1437
+
+
+def test_no_view_is_mirrored_where_left_and_right_matter() -> None:
+    recipe, split = small(**SHORT)  # digits
+    assert not features_policies(recipe, split)[0].mirror
+    assert features_policies(recipe.override({"mirror": True}), split)[0].mirror
 
 
 def test_the_bar_is_of_all_steps() -> None:
