@@ -326,11 +326,18 @@ def test_the_command_learns_features_first_and_says_so(tmp_path: Path, capsys: p
 
 def test_vectors_have_no_such_views(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match=r"contrast=5 is for images, and .* has vectors; set it to 0"):
-        fit(*points(contrast="5"))
+        fit(*points(contrast="5"), run=Run(tmp_path / "vectors"))
+    assert not Run(tmp_path / "vectors").exists
     table = tmp_path / "x.npz"
     np.savez(table, x=np.random.default_rng(0).normal(size=(40, 3)), y=np.arange(40) % 2)
     assert main(["train", str(table), "contrast=5", "--out", str(tmp_path / "run")]) == 2
     assert "contrast= is for images" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_method_that_trains_on_every_label_may_start_from_features(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    fit(*small("fully_supervised", **SHORT), run=run)
+    assert run.features.finished
 
 
 def test_the_baseline_looks_at_labelled_images_alone() -> None:

@@ -33,7 +33,6 @@ def features_recipe(recipe: Recipe, split: Split) -> Recipe:
         suggested={},
         suggest=no_suggestion,
         suits="",
-        strong_labels=0.0,
     )
 
 

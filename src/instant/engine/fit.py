@@ -76,6 +76,7 @@ def fit(
     program = build_program(fresh, split, policies=policies, method=method)
     if run is not None:
         _check_found_again(recipe, split, everything=program.learner.method.all_labels)
+    first = features_recipe(recipe, split) if recipe.contrast and weights is None else None
     if weights is not None:
         _start_from(program.learner, weights)
     device = program.clock.device
@@ -105,8 +106,8 @@ def fit(
             if note is not None:
                 announce(str(note))
 
-        if recipe.contrast and weights is None and not resumed:
-            learnt, earlier = _features(recipe, split, run, resume=resume, force=force, callbacks=callbacks)
+        if first is not None and not resumed:
+            learnt, earlier = _features(first, split, run, resume=resume, force=force, callbacks=callbacks)
             _start_from(learner, learnt)
             seconds = earlier
         elif run is not None and resumed and run.features.finished:
@@ -174,15 +175,14 @@ def _features(
 ) -> tuple[dict[str, Tensor], float]:
     """The network that has learnt without labels, and the seconds that took: a run of its own in the run's folder."""
     own = None if run is None else run.features
-    before = features_recipe(recipe, split)
-    kept = own is not None and resume and own.exists and own.differs(before) is None and own.is_of(split)
+    kept = own is not None and resume and own.exists and own.differs(recipe) is None and own.is_of(split)
     if own is not None and kept and own.finished:
         return own.load_model()[0].state_dict(), own.summary()["seconds"]
-    watched = _Earlier(callbacks, recipe.contrast)
-    watched.note(f"learning features first, without labels: {recipe.contrast} steps")
+    watched = _Earlier(callbacks, recipe.steps)
+    watched.note(f"learning features first, without labels: {recipe.steps} steps")
     try:
         trained = fit(
-            before,
+            recipe,
             split,
             run=own,
             resume=kept,
