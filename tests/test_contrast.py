@@ -228,6 +228,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_run(stops: tuple[int, ...], str
         assert stopped.value.step == (stop if stop > 0 else 1 if stop == 0 else 0)
     fit(run.recipe(), split, run=run, resume=True)
     assert_same_run(run, straight)
+    assert run.summary()["seconds_features"] == run.features.summary()["seconds"] > 0
 
 
 def test_a_resumed_run_does_without_its_features(straight: Run, tmp_path: Path) -> None:
