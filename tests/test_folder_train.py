@@ -289,7 +289,16 @@ def test_what_is_chosen() -> None:
     assert with_gpu.backbone == "wrn_28_2"
     assert with_gpu.draw == recipe.draw == "seeded"  # the same samples are labelled on every machine
     many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
-    recipe, _ = choose(many, method="fixmatch", gpu=False)
+    assert [choose(many, method=name, gpu=True)[0].contrast for name in ("instant", "fixmatch", "supervised")] == [
+        10_000,
+        10_000,
+        0,
+    ]
+    assert with_gpu.contrast == 0  # too few to learn much from
+    recipe, choices = choose(many, method="instant", gpu=True)
+    assert "contrast" in [choice.setting for choice in choices]
+    recipe, choices = choose(many, method="fixmatch", gpu=False)
+    assert "contrast" not in [choice.setting for choice in choices]
     assert (recipe.steps, recipe.batch, recipe.validation) == (1500, 32, 0)
     assert recipe.backbone_options == {"width": 16}
 

@@ -307,6 +307,10 @@ METHODS: dict[str, MethodFunction] = {
 }
 
 
+REFERENCES = ("supervised", "fully_supervised")
+"""They look at labelled samples alone."""
+
+
 def _two_weak_views(p: Problem, weight: float, ramp: float, *, from_teacher: bool = False) -> Match:
     """Every row counts; the softmax of one weak view is the target of the other, in squared error."""
     return Match(

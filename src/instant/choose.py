@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from instant.algorithms import REFERENCES
 from instant.config import Recipe, refuse_ignored
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import OWN, read_own
@@ -22,6 +23,7 @@ from instant.methods import find_method
 from instant.recipes import classic, small, vectors
 
 ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on knowing the accuracy
+MANY = 2000  # samples, from which on a longer run is worth its time
 KEPT = 64  # pixels a side up to which images of one size are not resized
 
 
@@ -116,10 +118,12 @@ def choose(
     elif gpu:
         recipe, why = classic(OWN, None, method, draw="seeded"), f"images, and {where}"
         changes |= {"steps": 20_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
+        if samples >= MANY and method not in REFERENCES:  # docs/cifar10.md measures what that is worth
+            changes["contrast"] = 10_000
     else:
         recipe, why = small(OWN, None, method), f"images, and {where}"
         changes["steps"] = 600
-        if samples >= 2000:  # docs/own-data.md measures these
+        if samples >= MANY:  # docs/own-data.md measures these
             changes |= {"steps": 1500, "optim": Optim(lr=0.05, cycles=0.5)}
             changes |= {"ema": 0.99, "backbone_options": {"width": 16}}
         if source.train.shape[1] > 40:
@@ -153,6 +157,8 @@ def choose(
         Choice("optim.lr", f"{recipe.optim.lr:g}", f"goes with {recipe.backbone} and so many steps"),
         Choice("batch", f"{recipe.batch}, and {recipe.ratio} x unlabelled", size),
     ]
+    if recipe.contrast:
+        choices.append(Choice("contrast", f"{recipe.contrast:,}", "steps before the others: features, without labels"))
     if source.train.is_images:
         choices.append(Choice("mirror", "true", "right for photographs; say mirror=false for text or digits"))
     return recipe, choices

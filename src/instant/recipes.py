@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from instant.algorithms import METHODS
+from instant.algorithms import METHODS, REFERENCES
 from instant.config import Recipe, no_suggestion, refuse_ignored
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
@@ -49,6 +49,11 @@ def _bar_by_class(method: str) -> dict[str, Any]:
     whole = has.get("kappa") == "labelled" and has.get("relative") and has.get("align")
     by_class = {"method.kappa": "self_adaptive", "method.base": 1.0, "method.align": False}
     return _slow_transition(method) | (by_class if whole else {})
+
+
+def _features_first(steps: int, others: Suggest, method: str) -> dict[str, Any]:
+    """For what looks at more than the labelled samples."""
+    return {"contrast": 0 if method in REFERENCES else steps} | others(method)
 
 
 def _steady(method: str) -> dict[str, Any]:
@@ -106,8 +111,9 @@ def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
     Features are learnt first, without labels; a learning rate three times as high, which has to grow lest they be lost,
     falls to zero. InstanT has a bar by class (`_bar_by_class`).
     """
-    settings: dict[str, Any] = {"contrast": 12_000, "steps": 90_000, "log_every": 500, "evaluate_every": 2500}
-    return classic("cifar10", labels, method, _bar_by_class, optim=Optim(lr=0.1, cycles=0.5, warmup=5000), **settings)
+    settings: dict[str, Any] = {"steps": 90_000, "log_every": 500, "evaluate_every": 2500}
+    suggest = partial(_features_first, 12_000, _bar_by_class)
+    return classic("cifar10", labels, method, suggest, optim=Optim(lr=0.1, cycles=0.5, warmup=5000), **settings)
 
 
 def classic_cifar100(labels: int | None = 400, method: str = "instant") -> Recipe:

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+from instant.algorithms import REFERENCES
 from instant.config import Recipe
 from instant.data.split import Split
 from instant.engine.fit import Callback, fit
 from instant.errors import InputError
 from instant.run import Run
-
-ITSELF = ("supervised", "fully_supervised")  # methods that use labelled samples alone
 
 
 def baseline_recipe(recipe: Recipe) -> Recipe:
@@ -22,7 +21,7 @@ def baseline_recipe(recipe: Recipe) -> Recipe:
 
 
 def require_other(recipe: Recipe) -> None:
-    if recipe.method in ITSELF:
+    if recipe.method in REFERENCES:
         raise InputError(f"method={recipe.method} is a baseline itself and needs none beside it; leave it out.")
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from instant.algorithms import REFERENCES
 from instant.config import Recipe
 from instant.data.split import Split
 from instant.engine.device import choose_device
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide, mean_transition
 from instant.labelling.judge import load_judge
-from instant.report.baseline import ITSELF, find_baseline
+from instant.report.baseline import find_baseline
 from instant.report.gallery import Group, gallery
 from instant.report.warnings import Warn, flooding, flooding_records, from_records, unequal
 from instant.run import Run
@@ -133,7 +134,7 @@ def compare(summary: dict[str, Any], baseline: dict[str, Any] | None) -> Accurac
         measured_on=places.get(name),
         value=summary.get(name),
         baseline=None if baseline is None else baseline.get(name),
-        is_baseline=summary["method"] in ITSELF,
+        is_baseline=summary["method"] in REFERENCES,
     )
 
 
