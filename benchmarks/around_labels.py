@@ -4,8 +4,8 @@
 
 Of every labelled image, the twenty nearest among every fifth of the pool, by the cosine of what the averaged weights
 make of them before the last layer: their true classes, and what they are called, counted by the class of the label.
-And how often that space is right about the pool: the class whose labelled images are nearest on average, and the true
-class of most of the twenty nearest others. RUN/features is what the run started from.
+And how often that space is right about the pool: the class whose labelled images' mean is nearest, and the true class
+of most of the twenty nearest others. RUN/features is what the run started from.
 """
 
 from __future__ import annotations

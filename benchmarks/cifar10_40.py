@@ -209,7 +209,7 @@ def command(run: Run) -> str:
     usual = {f"method.{name}": value for name, value in method_options(recipe.method).items()}
     has, given = usual | recipe.leaves(), usual | RECIPES["fast_cifar10"](method=recipe.method).leaves()
     named = {"data": "FOLDER", "recipe": "fast_cifar10", "labels": recipe.labels, "seed": recipe.seed}
-    differs = {key: value for key, value in has.items() if value != given[key] and key not in named}
+    differs = {key: value for key, value in has.items() if value != given.get(key) and key not in named}
     shown = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in differs.items()]
     words = [f"{key}={value}" for key, value in named.items()]
     return " ".join(["instant train cifar10", *words, f"method={recipe.method}", *shown])

@@ -154,6 +154,8 @@ def test_settings_are_checked_together_in_any_order() -> None:
         ("clip", "nan", "clip=nan must be 0 or more."),
         ("memory", "nan", "memory=nan must be 0 or more MiB, or none for half of what is free."),
         ("validation", "-10", "validation=-10 must be 0 or more."),
+        ("contrast", "-1", "contrast=-1 must be 0 or more."),
+        ("contrast", "3e9", "contrast=3000000000 must be 0 or more and below 2^31."),
         ("seed", "-1", "seed=-1 must be 0 or more and below 2^63."),
         ("seed", "1e30", f"seed={int(1e30)} must be 0 or more and below 2^63."),
         ("optim.name", "adam", "optim.name 'adam' is not known: did you mean 'adamw'?"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,10 @@ from torch import Tensor
 from instant import InstanTClassifier, random
 from instant.augment.contrast import YIQ, Part
 from instant.cli import main
-from instant.contrast import contrast
+from instant.contrast import contrast, contrastive
 from instant.data.split import make_split
-from instant.engine.build import split_for
-from instant.engine.features import features_policies, features_recipe
+from instant.engine.build import build_program, split_for
+from instant.engine.features import features_recipe
 from instant.engine.fit import Callback, fit
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
@@ -267,6 +268,84 @@ def test_nor_are_features_of_other_data(straight: Run, tmp_path: Path) -> None:
     assert_same_run(run, straight)
 
 
+def test_a_folder_begun_anew_forgets_the_features_of_the_run_before(tmp_path: Path) -> None:
+    recipe, split = small(**SHORT)
+    run = Run(tmp_path / "run")
+    fit(recipe, split, run=run)
+    with pytest.raises(Interrupted):
+        fit(recipe.override({"contrast": 0}), split, run=run, force=True, callbacks=[StopAt(7)])
+    assert not run.features.exists
+    fit(run.recipe(), split, run=run, resume=True)
+    assert run.summary()["seconds_features"] == 0
+
+
+def test_files_where_features_would_go_are_found_before_anything_is_begun(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    (run.features.path).mkdir(parents=True)
+    (run.features.path / "split.json").write_text("mine")
+    with pytest.raises(InputError, match=r"features already holds files of the names a run uses \(split.json\)"):
+        fit(*small(**SHORT), run=run)
+    assert not run.exists
+    assert (run.features.path / "split.json").read_text() == "mine"
+
+
+def test_features_may_be_gone_on_with_by_themselves(straight: Run, tmp_path: Path) -> None:
+    """The command that `instant report RUN/features` names trains on the same views."""
+    recipe, split = small(**SHORT)
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, callbacks=[StopAt(-5)])
+    fit(run.features.recipe(), split, run=run.features, resume=True)
+    assert model_bytes(run.features) == model_bytes(straight.features)
+    fit(recipe, split, run=run, resume=True)
+    assert_same_run(run, straight)
+
+
+def test_what_is_kept_of_a_short_run_is_what_it_has_learnt() -> None:
+    """With an average over a thousand steps, two hundred would leave four fifths of the first weights."""
+    recipe, split = small(contrast="200", ema="0.999")
+    assert features_recipe(recipe, split).ema == 0.95
+    assert features_recipe(recipe.override({"contrast": 12_000}), split).ema == 0.999
+    assert features_recipe(recipe.override({"contrast": 3}), split).ema == 0
+
+
+def test_ctrl_c_on_the_way_to_the_features_is_heard(tmp_path: Path) -> None:
+    class AtTheNote(Callback):
+        def note(self, text: str) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(*small(contrast="200"), run=run, callbacks=[AtTheNote()])
+    assert run.features.load_checkpoint()[1] == 1  # type: ignore[index]
+
+
+def test_pretrained_weights_are_needed_once(tmp_path: Path) -> None:
+    recipe, split = small(**SHORT)
+    other = Run(tmp_path / "other")
+    fit(recipe.override({"contrast": 0, "seed": 5}), make_split(DIGITS, labels=10, seed=5), run=other)
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(model_bytes(other))
+    recipe = recipe.override({"pretrained": str(weights)})
+    whole, broken = Run(tmp_path / "whole"), Run(tmp_path / "broken")
+    fit(recipe, split, run=whole)
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=broken, callbacks=[StopAt(-5)])
+    weights.unlink()
+    fit(recipe, split, run=broken, resume=True)
+    assert_same_run(broken, whole)
+    nowhere = Run(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="no weights file"):
+        fit(recipe, split, run=nowhere)
+    assert not nowhere.exists
+
+
+def test_features_that_break_say_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instant.contrast.contrast", lambda first, second, t: ((first * math.nan).sum(), first.mean()))
+    with pytest.raises(InputError, match=r"at step 0 of the features .* pairs of views. Lower batch or ratio, or set"):
+        fit(*small(**SHORT))
+
+
 def test_those_who_watch_see_the_steps_before_the_first_count_up_to_nought() -> None:
     class Steps(Callback):
         def __init__(self) -> None:
@@ -302,8 +381,12 @@ def test_the_rate_grows_with_the_number_of_pairs_and_at_the_start() -> None:
 
 def test_no_view_is_mirrored_where_left_and_right_matter() -> None:
     recipe, split = small(**SHORT)  # digits
-    assert not features_policies(recipe, split)[0].mirror
-    assert features_policies(recipe.override({"mirror": True}), split)[0].mirror
+    for mirror in (False, True):
+        first = features_recipe(recipe.override({"mirror": mirror}) if mirror else recipe, split)
+        feed = build_program(first, split, method=contrastive).feed
+        assert isinstance(feed.weak, Part)
+        assert feed.weak.mirror == mirror
+        assert isinstance(feed.second, Part)
 
 
 def test_the_bar_is_of_all_steps() -> None:
@@ -312,6 +395,8 @@ def test_the_bar_is_of_all_steps() -> None:
     with ProgressBar("instant", console) as bar:
         fit(*small(**SHORT), callbacks=[bar])
     assert "24/24" in screen.getvalue()
+    bar.start(small(**SHORT)[0], small(**SHORT)[1], 0)
+    assert bar._bar.tasks[0].completed == 0
 
 
 def test_the_command_learns_features_first_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -339,6 +424,8 @@ def test_a_method_that_trains_on_every_label_may_start_from_features(tmp_path: P
     run = Run(tmp_path / "run")
     fit(*small("fully_supervised", **SHORT), run=run)
     assert run.features.finished
+    assert run.features.recipe().labels is None
+    split_for(run.features.recipe(), DIGITS)  # as scripts that look at features do
 
 
 def test_the_baseline_looks_at_labelled_images_alone() -> None:

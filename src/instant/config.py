@@ -86,6 +86,8 @@ class Recipe:
         for name in ("validation", "contrast", "clip", "noise", "neighbours"):
             if not getattr(self, name) >= 0:  # in this form it holds for NaN too
                 raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")
+        if self.contrast >= 2**31:
+            raise InputError(f"contrast={self.contrast} must be 0 or more and below 2^31.")
         if self.memory is not None and not self.memory >= 0:
             raise InputError(f"memory={self.memory} must be 0 or more MiB, or none for half of what is free.")
         if not 0 <= self.seed < 2**63:

@@ -17,7 +17,7 @@ class Contrast(Method):
     keep what the views are told to forget.
     """
 
-    wants = Wants(second="weak")
+    wants = Wants(second="weak", parts=True)
     classifies = False
 
     def __init__(self, features: int, *, width: int = 128, temperature: float = 0.5, own_lr: float = 0.1) -> None:

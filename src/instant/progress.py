@@ -87,7 +87,8 @@ class ProgressBar(Callback):
 
     def start(self, recipe: Recipe, split: Split, step: int) -> None:
         self._earlier = recipe.contrast
-        self._bar.update(self._task, total=recipe.contrast + recipe.steps, completed=recipe.contrast + step)
+        done = recipe.contrast + step if step else 0
+        self._bar.update(self._task, total=recipe.contrast + recipe.steps, completed=done)
 
     def note(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=not self.console.is_terminal)

@@ -75,8 +75,9 @@ class Run:
         self.require_free(force=force)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in FILES:
-                (self.path / name).unlink(missing_ok=True)
+            for folder in (self.path, self.features.path) if force else (self.path,):  # or it would be this run's
+                for name in FILES:
+                    (folder / name).unlink(missing_ok=True)
         except OSError as error:
             raise self._unwritable(error) from error
         self._write("split.json", split.record())

@@ -87,6 +87,7 @@ class Wants(NamedTuple):
 
     weak: bool = True
     second: Literal["strong", "weak", "none"] = "strong"
+    parts: bool = False  # True: views of images are parts of them in other colours (`augment/contrast.py`)
 
 
 class Method(nn.Module):

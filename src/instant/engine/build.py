@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from instant.augment import for_images, for_vectors
+from instant.augment import Part, for_images, for_vectors
 from instant.backbones import Backbone, build, load_pretrained
 from instant.backbones.base import set_seed
 from instant.config import Recipe
@@ -132,6 +132,8 @@ def build_program(
         if split.train.is_images:
             mirror = split.mirror if recipe.mirror is None else recipe.mirror
             policies = for_images(shape[0], mirror, shift=recipe.shift, operations=recipe.operations)
+            if built.wants.parts:
+                policies = Part(mirror), Part(mirror)
 
     learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
     if device.type == "cuda" and split.train.is_images:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from instant.augment.contrast import Part
 from instant.config import Recipe, no_suggestion
 from instant.contrast import contrastive
-from instant.data.feed import Policy
 from instant.data.split import Split
 from instant.engine.optim import Optim
 from instant.errors import InputError
@@ -17,7 +15,10 @@ FEWEST = 4  # pairs of views for every labelled sample of a step, where the meth
 
 
 def features_recipe(recipe: Recipe, split: Split) -> Recipe:
-    """As many pairs as the method has unlabelled samples. The learning rate grows with their number."""
+    """As many pairs as the method has unlabelled samples, and a learning rate that grows with their number.
+
+    The averaged weights are kept, so in a short run the average must not reach back to its beginning.
+    """
     if not split.train.is_images:
         raise InputError(f"contrast={recipe.contrast} is for images, and {split.source} has vectors; set it to 0.")
     ratio = min(max(recipe.ratio, FEWEST), max(1, len(split.pool) // recipe.batch))
@@ -26,7 +27,8 @@ def features_recipe(recipe: Recipe, split: Split) -> Recipe:
         contrast=0,
         steps=recipe.contrast,
         ratio=ratio,
-        labels=len(split.labelled),
+        labels=recipe.labels if len(split.labelled) == recipe.labels else None,
+        ema=min(recipe.ema, max(0.0, 1 - 10 / recipe.contrast)),
         optim=Optim(lr=0.06 * recipe.batch * ratio / 128, cycles=0.5, warmup=recipe.contrast // 20),
         method=name_of(contrastive),
         method_options={},
@@ -34,8 +36,3 @@ def features_recipe(recipe: Recipe, split: Split) -> Recipe:
         suggest=no_suggestion,
         suits="",
     )
-
-
-def features_policies(recipe: Recipe, split: Split) -> tuple[Policy, Policy]:
-    part = Part(split.mirror if recipe.mirror is None else recipe.mirror)
-    return part, part

@@ -17,7 +17,7 @@ from instant.data.feed import Policy
 from instant.data.split import Split
 from instant.engine.build import build_program, plain_torch
 from instant.engine.evaluate import evaluate
-from instant.engine.features import features_policies, features_recipe
+from instant.engine.features import features_recipe
 from instant.engine.interrupt import Interrupted, interrupt_flag
 from instant.engine.step import Program
 from instant.engine.summary import model_card, summarise
@@ -71,8 +71,10 @@ def fit(
     `weights` are a network's to start from, instead of fresh ones.
     """
     recipe = recipe.suited(recipe.method if method is None else name_of(method))  # the folder keeps what is trained
+    going_on = run is not None and resume and run.exists
     resumed = run is not None and resume and run.has_checkpoint
-    fresh = replace(recipe, pretrained=None) if resumed else recipe  # the checkpoint has what the weights became
+    # The checkpoint, or that of the features, has what the weights became
+    fresh = replace(recipe, pretrained=None) if resumed or (going_on and recipe.contrast) else recipe
     program = build_program(fresh, split, policies=policies, method=method)
     if run is not None:
         _check_found_again(recipe, split, everything=program.learner.method.all_labels)
@@ -84,7 +86,7 @@ def fit(
     history: list[dict[str, Any]] = []
     step, seconds, earlier = 0, 0.0, 0.0
     with closing(program.feed), nullcontext() if run is None else run.exclusive(), interrupt_flag() as interrupted:
-        if run is not None and resume and run.exists:
+        if run is not None and going_on:
             run.go_on(recipe, split)
             saved = run.load_checkpoint()
             if saved is not None:
@@ -93,6 +95,8 @@ def fit(
                 program.restore(tensors)
             history = run.rewind(step)
         elif run is not None:
+            if first is not None:
+                run.features.require_free(force=force)
             run.begin(recipe, split, force=force)
         for callback in callbacks:
             callback.start(recipe, split, step)
@@ -102,7 +106,7 @@ def fit(
                 callback.note(text)
 
         program.announce = announce
-        for note in (program.pretrained, program.feed.note):
+        for note in (program.pretrained if first is None else None, program.feed.note):
             if note is not None:
                 announce(str(note))
 
@@ -110,7 +114,7 @@ def fit(
             learnt, earlier = _features(first, split, run, resume=resume, force=force, callbacks=callbacks)
             _start_from(learner, learnt)
             seconds = earlier
-        elif run is not None and resumed and run.features.finished:
+        elif first is not None and run is not None and run.features.finished:
             earlier = run.features.summary()["seconds"]
         started = time.perf_counter() - seconds
         while step < recipe.steps:
@@ -188,7 +192,6 @@ def _features(
             resume=kept,
             force=force or resume,
             callbacks=[watched],
-            policies=features_policies(recipe, split),
             method=contrastive,
         )
     except Interrupted:
@@ -231,9 +234,12 @@ def _stop_if_broken(program: Program, step: int, recipe: Recipe, run: Run | None
             f" The last good checkpoint, of step {saved[1]}, is intact." if saved else " No checkpoint was reached yet."
         )
     at = broken if broken >= 0 else step - 1
+    where, rate = "", f"(optim.lr={recipe.optim.lr}). Lower it"
+    if not program.learner.method.classifies:
+        where, rate = " of the features", "for so many pairs of views. Lower batch or ratio"
     raise InputError(
-        f"the loss stopped being a finite number at step {at} ({cause}); the likely cause is too high a learning "
-        f"rate (optim.lr={recipe.optim.lr}). Lower it, or set clip=1.{kept}"
+        f"the loss stopped being a finite number at step {at}{where} ({cause}); the likely cause is too high a "
+        f"learning rate {rate}, or set clip=1.{kept}"
     )
 
 

@@ -28,6 +28,8 @@ class Interrupted(Exception):
 def interrupt_flag() -> Iterator[threading.Event]:
     """Ctrl-C sets a flag that the loop reads between steps; a second Ctrl-C stops at once."""
     flag = threading.Event()
+    if any(each.is_set() for each in _FLAGS):  # said while a run was on its way to this one
+        flag.set()
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
