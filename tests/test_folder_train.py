@@ -297,9 +297,17 @@ def test_what_is_chosen() -> None:
     assert with_gpu.contrast == 0  # too few to learn much from
     recipe, choices = choose(many, method="instant", gpu=True)
     assert "contrast" in [choice.setting for choice in choices]
-    recipe, choices = choose(many, method="fixmatch", gpu=False)
+    assert choose(many, method="instant", gpu=False)[0].method_options["kappa"] == "self_adaptive"
+    assert "kappa" not in choose(few, method="instant", gpu=False)[0].method_options
+    vectors = arrays(np.zeros((5000, 3)), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
+    assert choose(vectors, method="instant", gpu=False)[0].contrast == 0
+    recipe, choices = choose(many, method="supervised", gpu=False)
+    assert (recipe.steps, recipe.contrast) == (1000, 0)
     assert "contrast" not in [choice.setting for choice in choices]
-    assert (recipe.steps, recipe.batch, recipe.validation) == (1500, 32, 0)
+    assert choose(many, method="instant", gpu=False, given={"steps": "19"})[0].optim.warmup == 0
+    recipe, _ = choose(many, method="fixmatch", gpu=False)
+    assert recipe.optim.warmup == 50
+    assert (recipe.steps, recipe.contrast, recipe.batch, recipe.validation) == (1000, 600, 32, 0)
     assert recipe.backbone_options == {"width": 16}
 
 

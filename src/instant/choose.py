@@ -20,7 +20,7 @@ from instant.engine.device import choose_device
 from instant.engine.optim import Optim
 from instant.errors import InputError
 from instant.methods import find_method
-from instant.recipes import classic, small, vectors
+from instant.recipes import classic, quick_by_class, small, vectors
 
 ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on knowing the accuracy
 MANY = 2000  # samples, from which on a longer run is worth its time
@@ -113,24 +113,29 @@ def choose(
     samples, labels = len(source.train), np.bincount(source.targets[source.targets >= 0], minlength=len(source.classes))
     where = "there is a GPU" if gpu else "there is no GPU"
     changes: dict[str, Any] = {}
+    features = 0
     if not source.train.is_images:
         recipe, why = vectors(None, method), f"vectors of {source.train.shape[0]} features"
     elif gpu:
         recipe, why = classic(OWN, None, method, draw="seeded"), f"images, and {where}"
         changes |= {"steps": 20_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
-        if samples >= MANY and method not in REFERENCES:  # docs/cifar10.md measures what that is worth
-            changes["contrast"] = 10_000
+        features = 10_000  # docs/cifar10.md measures what that is worth
     else:
         recipe, why = small(OWN, None, method), f"images, and {where}"
         changes["steps"] = 600
         if samples >= MANY:  # docs/own-data.md measures these
-            changes |= {"steps": 1500, "optim": Optim(lr=0.05, cycles=0.5)}
+            recipe, features = small(OWN, None, method, quick_by_class), 600
+            changes |= {"steps": 1000, "optim": Optim(lr=0.05, cycles=0.5)}
             changes |= {"ema": 0.99, "backbone_options": {"width": 16}}
         if source.train.shape[1] > 40:
             changes["batch"] = 16
+    if samples >= MANY and method not in REFERENCES:
+        changes["contrast"] = features
     held = 0 if fewer or labels.min() < ENOUGH else int(labels.min()) // 5
     recipe = dataclasses.replace(recipe, source=OWN, validation=held * len(source.classes), **changes)
-    recipe = recipe.override({key: given[key] for key in ("validation", "ratio") if key in given})
+    recipe = recipe.override({key: given[key] for key in ("validation", "ratio", "steps") if key in given})
+    if recipe.contrast:  # a full rate at once would destroy the features
+        recipe = dataclasses.replace(recipe, optim=dataclasses.replace(recipe.optim, warmup=recipe.steps // 20))
     fits = max(1, (samples - recipe.validation) // recipe.ratio)
     size = "for the size of the samples"
     if fits < recipe.batch:

@@ -47,13 +47,18 @@ def _bar_by_class(method: str) -> dict[str, Any]:
     """
     has = _options(method)
     whole = has.get("kappa") == "labelled" and has.get("relative") and has.get("align")
-    by_class = {"method.kappa": "self_adaptive", "method.base": 1.0, "method.align": False}
-    return _slow_transition(method) | (by_class if whole else {})
+    return {"method.kappa": "self_adaptive", "method.base": 1.0, "method.align": False} if whole else {}
 
 
-def _features_first(steps: int, others: Suggest, method: str) -> dict[str, Any]:
-    """For what looks at more than the labelled samples."""
-    return {"contrast": 0 if method in REFERENCES else steps} | others(method)
+def quick_by_class(method: str) -> dict[str, Any]:
+    """Both, for runs of a thousand steps after features."""
+    return _quick_means(method) | _bar_by_class(method)
+
+
+def _fast(method: str) -> dict[str, Any]:
+    """Features first, for what looks at more than labelled samples."""
+    features = {"contrast": 0 if method in REFERENCES else 12_000}
+    return features | _slow_transition(method) | _bar_by_class(method)
 
 
 def _steady(method: str) -> dict[str, Any]:
@@ -112,8 +117,7 @@ def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
     falls to zero. InstanT has a bar by class (`_bar_by_class`).
     """
     settings: dict[str, Any] = {"steps": 90_000, "log_every": 500, "evaluate_every": 2500}
-    suggest = partial(_features_first, 12_000, _bar_by_class)
-    return classic("cifar10", labels, method, suggest, optim=Optim(lr=0.1, cycles=0.5, warmup=5000), **settings)
+    return classic("cifar10", labels, method, _fast, optim=Optim(lr=0.1, cycles=0.5, warmup=5000), **settings)
 
 
 def classic_cifar100(labels: int | None = 400, method: str = "instant") -> Recipe:
