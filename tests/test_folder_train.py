@@ -18,6 +18,7 @@ from instant.data.folder.survey import Survey
 from instant.data.sources import arrays
 from instant.engine.build import build_program, split_for
 from instant.recipes import small
+from instant.report.baseline import baseline_recipe
 from instant.run import Run
 
 Capture = pytest.CaptureFixture[str]
@@ -304,6 +305,9 @@ def test_what_is_chosen() -> None:
     recipe, choices = choose(many, method="supervised", gpu=False)
     assert (recipe.steps, recipe.contrast) == (1000, 0)
     assert "contrast" not in [choice.setting for choice in choices]
+    for gpu in (False, True):  # a baseline that is trained by itself is that of the run
+        ours, labels_alone = (choose(many, method=name, gpu=gpu)[0] for name in ("instant", "supervised"))
+        assert baseline_recipe(ours).leaves() == labels_alone.leaves()
     assert choose(many, method="instant", gpu=False, given={"steps": "19"})[0].optim.warmup == 0
     recipe, _ = choose(many, method="fixmatch", gpu=False)
     assert recipe.optim.warmup == 50

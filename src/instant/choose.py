@@ -129,12 +129,12 @@ def choose(
             changes |= {"ema": 0.99, "backbone_options": {"width": 16}}
         if source.train.shape[1] > 40:
             changes["batch"] = 16
-    if samples >= MANY and method not in REFERENCES:
-        changes["contrast"] = features
+    features = features if samples >= MANY else 0
+    changes["contrast"] = 0 if method in REFERENCES else features
     held = 0 if fewer or labels.min() < ENOUGH else int(labels.min()) // 5
     recipe = dataclasses.replace(recipe, source=OWN, validation=held * len(source.classes), **changes)
     recipe = recipe.override({key: given[key] for key in ("validation", "ratio", "steps") if key in given})
-    if recipe.contrast:  # a full rate at once would destroy the features
+    if features:  # which a full rate at once would destroy; references are to differ in nothing else
         recipe = dataclasses.replace(recipe, optim=dataclasses.replace(recipe.optim, warmup=recipe.steps // 20))
     fits = max(1, (samples - recipe.validation) // recipe.ratio)
     size = "for the size of the samples"

@@ -111,7 +111,7 @@ def classic_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
 
 
 def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
-    """The classic setting in a tenth of the steps, ten minutes on one H200: 93 % with 40 labels (docs/cifar10.md).
+    """The classic setting in a tenth of the steps, eleven minutes on one H200: 93 % with 40 labels (docs/cifar10.md).
 
     Features are learnt first, without labels; a learning rate three times as high, which has to grow lest they be lost,
     falls to zero. InstanT has a bar by class (`_bar_by_class`).
