@@ -445,6 +445,11 @@ def test_an_estimator_learns_features_too_and_a_warm_start_does_not_learn_them_a
     assert "learning features first" not in capsys.readouterr().out
 
 
+def test_features_have_no_accuracy(straight: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(straight.features)]) == 2
+    assert "holds features, learnt without classes" in " ".join(capsys.readouterr().err.split())
+
+
 def test_the_averaged_weights_are_the_features(straight: Run) -> None:
     tensors, _, _ = straight.features.load_checkpoint()  # type: ignore[misc]
     teacher = {name.removeprefix("learner.teacher."): value for name, value in tensors.items() if ".teacher." in name}

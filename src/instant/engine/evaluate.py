@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from instant.contrast import contrastive
 from instant.data.feed import Normalise
 from instant.data.source import Source
 from instant.data.split import Split
@@ -14,6 +15,7 @@ from instant.engine.device import choose_device
 from instant.engine.metrics import accuracy, predict
 from instant.errors import InputError
 from instant.learner import Learner
+from instant.methods import name_of
 from instant.run import Run
 
 LOOKED_AT = 1024  # samples of the pool, evenly spread: enough to see one class flood the others
@@ -41,6 +43,8 @@ def evaluate_run(run: Run, source: Source, *, device: str = "auto") -> dict[str,
 
     Where no class of a test sample is known, over the validation part, which the run held out of training.
     """
+    if run.recipe().method == name_of(contrastive):
+        raise InputError(f"{run} holds features, learnt without classes; evaluate the run that started from them.")
     network, card = run.load_model()
     if tuple(card["shape"]) != source.test.shape or tuple(card["classes"]) != source.classes:
         raise InputError(
