@@ -82,6 +82,7 @@ OPTIM: list[tuple[str, str, object]] = [
     ("warmup", "100", 100),
     ("cycles", "0.5", 0.5),
     ("hold", "0.5", 0.5),
+    ("power", "2", 2.0),
 ]
 
 

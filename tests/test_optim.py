@@ -56,6 +56,13 @@ def test_schedule_holds_the_full_rate_before_the_cosine() -> None:
     assert at(110, **settings) == pytest.approx(0, abs=1e-6)
 
 
+def test_schedule_nears_zero_slowly_with_a_power_of_two() -> None:
+    settings = {"steps": 100, "cycles": 0.5, "power": 2.0}
+    for t in (0, 25, 50, 90, 100):
+        assert at(t, **settings) == pytest.approx((1 + math.cos(math.pi * t / 100)) / 2, abs=1e-6)
+    assert at(5, warmup=10, **settings) == 0.5  # the growth stays linear
+
+
 def test_schedule_is_constant_without_cycles_and_never_negative() -> None:
     assert at(7, steps=10, cycles=0.0) == 1
     assert at(9, steps=10, cycles=1.0) == 0

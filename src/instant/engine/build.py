@@ -165,7 +165,9 @@ def build_program(
     optim = recipe.optim
 
     def learning_rate(step: Tensor) -> Tensor:
-        return optim.lr * schedule(step, steps=recipe.steps, warmup=optim.warmup, cycles=optim.cycles, hold=optim.hold)
+        return optim.lr * schedule(
+            step, steps=recipe.steps, warmup=optim.warmup, cycles=optim.cycles, hold=optim.hold, power=optim.power
+        )
 
     learner.train()
     return Program(
