@@ -1,6 +1,6 @@
-"""CIFAR-10 with forty labels: trains the runs of a comparison one after another, gathers their curves, draws them.
+"""CIFAR-10 with forty labels: trains the runs of a comparison, gathers their curves, draws them.
 
-    python benchmarks/cifar10_40.py train --data FOLDER --runs RUNS --minutes 9    # again and again, until all are done
+    python benchmarks/cifar10_40.py train --data FOLDER --runs RUNS --minutes 9 --at-once 2    # again and again
     python benchmarks/cifar10_40.py gather --runs RUNS                             # cifar10_40.csv, and the summaries
     python benchmarks/cifar10_40.py draw docs/cifar10.png                          # from that file
     python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "slow: optim.lr=0.03"
@@ -17,15 +17,15 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from instant.run import Run
+from instant.run import Run
 
 HERE = Path(__file__).parent
 ALIGNED = ("method=instant", "method.base=0.9", "method.align=true")
@@ -38,6 +38,7 @@ METHODS = {  # what is compared: a name, and the settings it stands for
     "released": ("method=instant_released",),
     "paper": (*ALIGNED, "method.kappa=labelled"),
     "self_adaptive": (*ALIGNED, "method.kappa=self_adaptive"),
+    "shorter": ("method=instant", "contrast=12000", "steps=90000", "optim.lr=0.1", "optim.warmup=5000"),
 }
 PANELS = {
     "accuracy": "test accuracy",
@@ -67,6 +68,11 @@ class Job(NamedTuple):
     def folder(self, runs: Path) -> Path:
         return runs / f"{self.name}-{self.seed}"
 
+    @property
+    def start(self) -> tuple[Any, ...]:
+        """Jobs that are alike in this begin with the same features."""
+        return self.seed, *(word for word in METHODS[self.name] if word.startswith("contrast="))
+
 
 SEEDS = (0, 1, 2)
 JOBS = [Job(name, seed) for seed in SEEDS for name in METHODS]
@@ -74,69 +80,105 @@ FURTHER = ("instant", "adamatch")  # with all seeds; the others with the first, 
 
 
 def words(job: Job, data: str, settings: list[str]) -> list[str]:
-    chosen = ["recipe=fast_cifar10", "labels=40", f"seed={job.seed}", *METHODS[job.name], *settings]
-    return ["train", "cifar10", f"data={data}", *chosen]
+    chosen = dict(word.split("=", 1) for word in [*METHODS[job.name], *settings])
+    named = ["recipe=fast_cifar10", "labels=40", f"seed={job.seed}"]
+    return [f"data={data}", *named, *(f"{key}={value}" for key, value in chosen.items())]
 
 
 def train(options: argparse.Namespace) -> None:
-    """The first unfinished jobs, each in a process of its own, until the time is over."""
-    until = time.monotonic() + 60 * options.minutes
-    for job in JOBS:
-        folder = job.folder(options.runs)
-        usual = FURTHER if job.seed else METHODS
-        wanted = job.name in (options.only or usual) and job.seed in options.seeds
-        if not wanted or (folder / "summary.json").exists():
-            continue
-        if (folder / "recipe.json").exists():
-            action = ["train", "--resume", str(folder), f"data={options.data}"]
+    """The unfinished jobs, some side by side. A seed's first one learns the features, and the others get a copy."""
+    wanted = [
+        (job, job.folder(options.runs))
+        for job in JOBS
+        if job.name in (options.only or (FURTHER if job.seed else METHODS)) and job.seed in options.seeds
+    ]
+    options.runs.mkdir(parents=True, exist_ok=True)
+    waiting = [(job, folder) for job, folder in wanted if not Run(folder).finished]
+    team = Team(options.minutes)
+    while team.time_left and (waiting or team.running):
+        for job, folder in waiting[:]:
+            mates = [Run(other) for mate, other in wanted if mate.start == job.start and other != folder]
+            learnt = next((run.features for run in mates if run.features.finished), None)
+            learning = any(run.path in team.running and not run.features.finished for run in mates)
+            if len(team.running) == options.at_once or (learning and learnt is None):
+                continue
+            waiting.remove((job, folder))
+            given = words(job, options.data, options.settings)
+            if learnt is not None and not Run(folder).exists:
+                begin_with(learnt, folder, given)
+            team.start(folder, options.data, given)
+        for folder in team.ended():
+            records = [record for record in Run(folder).history() if "accuracy" in record] if Run(folder).exists else []
+            last = f"step {records[-1]['step']}: {100 * records[-1]['accuracy']:.2f} %" if records else "no result"
+            print(f"{folder.name:20} {last}", flush=True)
+    team.stop()
+
+
+def begin_with(features: Run, folder: Path, given: list[str]) -> None:
+    """A run that finds the features it would learn already in its folder; other ones than these it learns anew."""
+    from instant.engine.build import source_for, split_for
+    from instant.recipes import resolve
+
+    recipe = resolve("cifar10", dict(word.split("=", 1) for word in given))
+    Run(folder).begin(recipe, split_for(recipe, source_for(recipe)))
+    shutil.copytree(features.path, Run(folder).features.path, ignore=shutil.ignore_patterns("checkpoint"))
+
+
+class Team:
+    """Runs side by side, each in a process of its own that writes NAME.txt, until the time is over."""
+
+    def __init__(self, minutes: float) -> None:
+        self.until = time.monotonic() + 60 * minutes
+        self.running: dict[Path, subprocess.Popen] = {}
+
+    @property
+    def time_left(self) -> bool:
+        return time.monotonic() < self.until
+
+    def start(self, folder: Path, data: str, given: list[str]) -> None:
+        if Run(folder).exists:
+            action = ["train", "--resume", str(folder), f"data={data}"]
         else:
-            action = [*words(job, options.data, options.settings), "--out", str(folder)]
-        print(f"{job.name} {job.seed}: instant {' '.join(action)}", flush=True)
-        process = subprocess.Popen([sys.executable, "-m", "instant", *action])
-        try:
-            process.wait(until - time.monotonic())
-        except subprocess.TimeoutExpired:
+            action = ["train", "cifar10", *given, "--out", str(folder)]
+        print(f"{folder.name}: instant {' '.join(action)}", flush=True)
+        with open(_log(folder), "a", encoding="utf-8") as log:
+            self.running[folder] = subprocess.Popen([sys.executable, "-m", "instant", *action], stdout=log, stderr=log)
+
+    def ended(self) -> list[Path]:
+        """Of the folders, those that have ended since, after half a second."""
+        time.sleep(0.5)
+        over = [folder for folder, process in self.running.items() if process.poll() is not None]
+        for folder in over:
+            if self.running.pop(folder).returncode:
+                print(f"{folder.name:20} failed: {_log(folder).read_text(encoding='utf-8').splitlines()[-1:]}")
+        return over
+
+    def stop(self) -> None:
+        for process in self.running.values():
             process.send_signal(signal.SIGINT)  # it saves a checkpoint
+        for folder, process in self.running.items():
             process.wait()
-            print("the time is over", flush=True)
-            return
-        if process.returncode:
-            raise SystemExit(process.returncode)
+            print(f"{folder.name:20} stopped: the time is over", flush=True)
 
 
 def trial(options: argparse.Namespace) -> None:
     """Trials side by side; their evaluations on held-out training images are added to a csv, and the last printed."""
-    from instant.run import Run
-
-    until = time.monotonic() + 60 * options.minutes
     common = ["recipe=fast_cifar10", "labels=40", "seed=0", "validation=5000", "steps=16000", "evaluate_every=2000"]
     options.runs.mkdir(parents=True, exist_ok=True)
-    running: list[tuple[str, Path, subprocess.Popen]] = []
+    team = Team(options.minutes)
+    folders: dict[str, Path] = {}
     for text in options.trials:
         name, _, given = text.partition(":")
-        settings = dict(word.split("=", 1) for word in [*common, *given.split()])
-        words = [f"{key}={value}" for key, value in settings.items()]
-        folder = options.runs / name.replace(" ", "-")
-        if Run(folder).exists:
-            action = ["train", "--resume", str(folder), f"data={options.data}"]
-        else:
-            action = ["train", "cifar10", f"data={options.data}", *words, "--out", str(folder)]
-        with open(_log(folder), "a", encoding="utf-8") as log:
-            process = subprocess.Popen([sys.executable, "-m", "instant", *action], stdout=log, stderr=log)
-        running.append((name, folder, process))
-    while time.monotonic() < until and any(process.poll() is None for *_, process in running):
-        time.sleep(0.5)
-    for *_, process in running:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)  # it saves a checkpoint
+        settings = dict(word.split("=", 1) for word in [f"data={options.data}", *common, *given.split()])
+        folders[name] = options.runs / name.replace(" ", "-")
+        team.start(folders[name], options.data, [f"{key}={value}" for key, value in settings.items()])
+    while team.time_left and team.running:
+        team.ended()
+    team.stop()
     rows: list[dict[str, Any]] = []
-    for name, folder, process in running:
-        process.wait()
+    for name, folder in folders.items():
         run = Run(folder)
-        if not run.exists:
-            print(f"{name:30} failed: {_log(folder).read_text(encoding='utf-8').splitlines()[-1:]}", flush=True)
-            continue
-        records = [record for record in run.history() if "validation_accuracy" in record]
+        records = [record for record in run.history() if "validation_accuracy" in record] if run.exists else []
         rows += [{"trial": name, **record, **_where(run), "command": command(run)} for record in records]
         last = (
             f"step {records[-1]['step']}: {100 * records[-1]['validation_accuracy']:.1f} %" if records else "no result"
@@ -166,8 +208,6 @@ def _log(folder: Path) -> Path:
 
 def gather(options: argparse.Namespace) -> None:
     """The evaluations of all runs, finished or not, beside those that are known of other ones."""
-    from instant.run import Run
-
     rows: list[dict[str, Any]] = []
     for job in JOBS:
         run = Run(job.folder(options.runs))
@@ -237,7 +277,7 @@ def draw(options: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
 
     rows = _rows(options.csv)
-    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8"
+    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8 #f1c40f"
     colours = dict(zip(METHODS, palette.split(), strict=True))
     size = {"nrows": len(SETTINGS), "ncols": len(PANELS), "figsize": (13, 8.6)}
     figure, axes = plt.subplots(**size, sharex=True, sharey="col", layout="constrained")
@@ -278,6 +318,7 @@ def main() -> None:
             sub.add_argument("--minutes", type=float, default=1e6)
         if action is train:
             sub.add_argument("--only", nargs="+", choices=METHODS)
+            sub.add_argument("--at-once", type=int, default=1, help="runs side by side")
             sub.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
     sub = actions.add_parser("draw")
     sub.set_defaults(action=draw)
