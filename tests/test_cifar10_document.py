@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "InstanT": "instant",
+    "InstanT, shorter and at 0.1": "shorter",
     "InstanT, the paper's kappa": "paper",
     "AdaMatch": "adamatch",
     "FreeMatch": "freematch",
