@@ -228,6 +228,7 @@ def test_one_failure_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch, c
         ("digits --csv .", "--csv . is a folder"),
         ("digits --csv other.csv", "--csv other.csv has other columns than these rows"),
         ("synthetic data=here", "synthetic makes its own images"),
+        ("digits contrast=100", "contrast=100: a step of the method is measured"),
         ("digts", "source 'digts' is not known; did you mean 'digits'?"),
         ("digits step=captured device=cpu", "step=captured records a CUDA graph"),
         ("digits batch=2000 device=cpu", "batch=2000 asks for more samples a step"),
