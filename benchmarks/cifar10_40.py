@@ -3,10 +3,12 @@
     python benchmarks/cifar10_40.py train --data FOLDER --runs RUNS --minutes 9 --at-once 2    # again and again
     python benchmarks/cifar10_40.py gather --runs RUNS                             # cifar10_40.csv, and the summaries
     python benchmarks/cifar10_40.py draw docs/cifar10.png                          # from that file
-    python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "slow: optim.lr=0.03"
+    python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "fast: optim.lr=0.1"
 
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
-to another machine. Every run of a seed has the same labels, features, schedule and network; only the method differs.
+to another machine. But for "shorter", every run of a seed has the same labels, features, schedule and network, and only
+the method differs. Drawing needs matplotlib.
+
 A row of the csv is an evaluation on the test images, which decide nothing: the last one counts. What a change is worth
 is tried in trials, all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0,
 judged by 5,000 training images held out (cifar10_40-trials.csv).
@@ -22,9 +24,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from instant.engine.build import source_for, split_for
+from instant.errors import InputError
+from instant.recipes import RECIPES, resolve
 from instant.run import Run
 
 HERE = Path(__file__).parent
@@ -79,34 +85,44 @@ JOBS = [Job(name, seed) for seed in SEEDS for name in METHODS]
 FURTHER = ("instant", "adamatch")  # with all seeds; the others with the first, unless asked for
 
 
-def words(job: Job, data: str, settings: list[str]) -> list[str]:
-    chosen = dict(word.split("=", 1) for word in [*METHODS[job.name], *settings])
-    named = ["recipe=fast_cifar10", "labels=40", f"seed={job.seed}"]
-    return [f"data={data}", *named, *(f"{key}={value}" for key, value in chosen.items())]
+def key_values(words: Iterable[str]) -> dict[str, str]:
+    """Of a key that is given twice, the later value."""
+    for word in words:
+        if "=" not in word:
+            raise SystemExit(f"{word!r} is no setting: write key=value")
+    return dict(word.split("=", 1) for word in words)
+
+
+def settings_of(job: Job, data: str, further: list[str]) -> dict[str, str]:
+    named = {"data": data, "recipe": "fast_cifar10", "labels": "40", "seed": str(job.seed)}
+    given = key_values(further)
+    if taken := [key for key in given if key in (*named, "method")]:
+        raise SystemExit(f"{taken[0]}={given[taken[0]]} is in the name of a run: choose runs with --only and --seeds")
+    return named | key_values(METHODS[job.name]) | given
 
 
 def train(options: argparse.Namespace) -> None:
     """The unfinished jobs, some side by side. A seed's first one learns the features, and the others get a copy."""
-    wanted = [
-        (job, job.folder(options.runs))
-        for job in JOBS
-        if job.name in (options.only or (FURTHER if job.seed else METHODS)) and job.seed in options.seeds
-    ]
     options.runs.mkdir(parents=True, exist_ok=True)
-    waiting = [(job, folder) for job, folder in wanted if not Run(folder).finished]
+    waiting: dict[Job, dict[str, str]] = {}
+    for job in JOBS:
+        if job.name in (options.only or (FURTHER if job.seed else METHODS)) and job.seed in options.seeds:
+            given = settings_of(job, options.data, options.settings)
+            require_same(job.folder(options.runs), given)
+            if not Run(job.folder(options.runs)).finished:
+                waiting[job] = given
     team = Team(options.minutes)
     while team.time_left and (waiting or team.running):
-        for job, folder in waiting[:]:
-            mates = [Run(other) for mate, other in wanted if mate.start == job.start and other != folder]
+        for job, given in list(waiting.items()):
+            folder = job.folder(options.runs)
+            mates = [Run(mate.folder(options.runs)) for mate in JOBS if mate.start == job.start and mate != job]
             learnt = next((run.features for run in mates if run.features.finished), None)
-            learning = any(run.path in team.running and not run.features.finished for run in mates)
-            if len(team.running) == options.at_once or (learning and learnt is None):
-                continue
-            waiting.remove((job, folder))
-            given = words(job, options.data, options.settings)
-            if learnt is not None and not Run(folder).exists:
-                begin_with(learnt, folder, given)
-            team.start(folder, options.data, given)
+            learning = given.get("contrast") != "0" and any(run.path in team.running for run in mates)
+            if len(team.running) < options.at_once and (learnt is not None or not learning):
+                del waiting[job]
+                if learnt is not None and not Run(folder).exists:
+                    begin_with(learnt, folder, given)
+                team.start(folder, given)
         for folder in team.ended():
             records = [record for record in Run(folder).history() if "accuracy" in record] if Run(folder).exists else []
             last = f"step {records[-1]['step']}: {100 * records[-1]['accuracy']:.2f} %" if records else "no result"
@@ -114,14 +130,21 @@ def train(options: argparse.Namespace) -> None:
     team.stop()
 
 
-def begin_with(features: Run, folder: Path, given: list[str]) -> None:
-    """A run that finds the features it would learn already in its folder; other ones than these it learns anew."""
-    from instant.engine.build import source_for, split_for
-    from instant.recipes import resolve
+def require_same(folder: Path, given: dict[str, str]) -> None:
+    """A run that is there has other settings: it would go on with them."""
+    run = Run(folder)
+    if run.exists and (name := run.differs(resolve("cifar10", given))):
+        began = run.recipe().leaves().get(name)
+        raise SystemExit(f"{folder} was begun with {name}={began}: give that, or another --runs or name")
 
-    recipe = resolve("cifar10", dict(word.split("=", 1) for word in given))
+
+def begin_with(features: Run, folder: Path, given: dict[str, str]) -> None:
+    """A run that finds the features it would learn already in its folder; other ones than these it learns anew."""
+    recipe = resolve("cifar10", given)
+    shutil.copytree(
+        features.path, Run(folder).features.path, ignore=shutil.ignore_patterns("checkpoint"), dirs_exist_ok=True
+    )
     Run(folder).begin(recipe, split_for(recipe, source_for(recipe)))
-    shutil.copytree(features.path, Run(folder).features.path, ignore=shutil.ignore_patterns("checkpoint"))
 
 
 class Team:
@@ -135,11 +158,11 @@ class Team:
     def time_left(self) -> bool:
         return time.monotonic() < self.until
 
-    def start(self, folder: Path, data: str, given: list[str]) -> None:
+    def start(self, folder: Path, given: dict[str, str]) -> None:
         if Run(folder).exists:
-            action = ["train", "--resume", str(folder), f"data={data}"]
+            action = ["train", "--resume", str(folder), f"data={given['data']}"]
         else:
-            action = ["train", "cifar10", *given, "--out", str(folder)]
+            action = ["train", "cifar10", *(f"{key}={value}" for key, value in given.items()), "--out", str(folder)]
         print(f"{folder.name}: instant {' '.join(action)}", flush=True)
         with open(_log(folder), "a", encoding="utf-8") as log:
             self.running[folder] = subprocess.Popen([sys.executable, "-m", "instant", *action], stdout=log, stderr=log)
@@ -165,13 +188,20 @@ def trial(options: argparse.Namespace) -> None:
     """Trials side by side; their evaluations on held-out training images are added to a csv, and the last printed."""
     common = ["recipe=fast_cifar10", "labels=40", "seed=0", "validation=5000", "steps=16000", "evaluate_every=2000"]
     options.runs.mkdir(parents=True, exist_ok=True)
-    team = Team(options.minutes)
     folders: dict[str, Path] = {}
+    asked: list[dict[str, str]] = []
     for text in options.trials:
-        name, _, given = text.partition(":")
-        settings = dict(word.split("=", 1) for word in [f"data={options.data}", *common, *given.split()])
-        folders[name] = options.runs / name.replace(" ", "-")
-        team.start(folders[name], options.data, [f"{key}={value}" for key, value in settings.items()])
+        name, colon, given = text.partition(":")
+        folder = options.runs / name.replace(" ", "-")
+        if not colon or folder in folders.values():
+            raise SystemExit(f"{text!r}: a trial has a name of its own, a colon, and what it changes")
+        asked.append(key_values([f"data={options.data}", *common, *given.split()]))
+        require_same(folder, asked[-1])
+        folders[name] = folder
+    team = Team(options.minutes)
+    for folder, given in zip(folders.values(), asked):
+        if not Run(folder).finished:
+            team.start(folder, given)
     while team.time_left and team.running:
         team.ended()
     team.stop()
@@ -243,7 +273,6 @@ def gather(options: argparse.Namespace) -> None:
 def command(run: Run) -> str:
     """The command of a run as the recipe is today: with all that is another in the folder, which may be older."""
     from instant.methods import method_options
-    from instant.recipes import RECIPES
 
     recipe = run.recipe()
     usual = {f"method.{name}": value for name, value in method_options(recipe.method).items()}
@@ -311,20 +340,23 @@ def main() -> None:
         sub.add_argument("--runs", type=Path, required=True)
         if action is trial:
             sub.add_argument("trials", nargs="+", metavar="NAME: key=value ...")
-        else:
-            sub.add_argument("settings", nargs="*", help="key=value, for all runs")
+        elif action is train:
+            sub.add_argument("--set", dest="settings", nargs="*", default=[], metavar="key=value", help="for all runs")
         if action is not gather:
             sub.add_argument("--data", required=True)
             sub.add_argument("--minutes", type=float, default=1e6)
         if action is train:
             sub.add_argument("--only", nargs="+", choices=METHODS)
-            sub.add_argument("--at-once", type=int, default=1, help="runs side by side")
+            sub.add_argument("--at-once", type=int, choices=range(1, 9), default=1, help="runs side by side")
             sub.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
     sub = actions.add_parser("draw")
     sub.set_defaults(action=draw)
     sub.add_argument("figure", type=Path)
     options = parser.parse_args()
-    options.action(options)
+    try:
+        options.action(options)
+    except InputError as error:
+        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.engine.device import choose_device
 from instant.engine.fit import Callback, fit
 from instant.engine.metrics import predict
+from instant.errors import InputError
 from instant.progress import describe
 from instant.run import Run
 
@@ -70,6 +71,15 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.3)
     parser.add_argument("--set", nargs="*", default=[], metavar="key=value")
     options = parser.parse_args()
+    try:
+        train(options)
+    except InputError as error:
+        raise SystemExit(str(error)) from None
+
+
+def train(options: argparse.Namespace) -> None:
+    if any("=" not in word for word in options.set):
+        raise SystemExit("--set takes key=value")
     given = dict(word.split("=", 1) for word in options.set)
     run = Run(options.run)
     recipe = run.moved({key: given.pop(key) for key in [*given] if key in ("data", "device")})
@@ -80,17 +90,21 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for number, steps in enumerate(options.steps, start=2):
         weights, curve = (options.out / f"generation-{number}.{kind}" for kind in ("safetensors", "json"))
+        asked = {"steps": steps, "share": options.share, "set": given, "first": run.fingerprint()}
         if not curve.exists():
-            wanted = dataclasses.replace(recipe, labels=None, contrast=0, steps=steps).override(given)
+            wanted = dataclasses.replace(recipe, labels=None, contrast=0).override({"steps": steps, **given})
             split_now = taught(split, network, options.share, device)
             trained = fit(wanted, split_now, weights=features.state_dict(), callbacks=[Printed()])
             save_tensors(weights, trained.learner.judged.state_dict(), {})
-            curve.write_text(json.dumps({"summary": trained.summary, "history": trained.history}) + "\n")
+            summary = trained.summary | {"label_budget": split.budget}  # what joined cost nothing
+            kept = {"asked": asked, "summary": summary, "history": trained.history}
+            curve.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+        kept = json.loads(curve.read_text(encoding="utf-8"))
+        if kept["asked"] != asked:
+            raise SystemExit(f"{curve} is of {kept['asked']}, not of {asked}: choose another --out")
         network.load_state_dict(load_tensors(weights)[0])
-        found = json.loads(curve.read_text())["summary"]
-        print(
-            f"generation {number}, {steps:,} steps: {found['accuracy_last']:.2%}, {found['seconds']:.0f} s", flush=True
-        )
+        accuracy, seconds = kept["summary"]["accuracy_last"], kept["summary"]["seconds"]
+        print(f"generation {number}, {steps:,} steps: {accuracy:.2%}, {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
