@@ -97,6 +97,7 @@ def refused(words: list[str], capsys: Capture) -> str:
         ("clip=-1", "clip=-1.0 must be 0 or more."),
         ("method=fixmach", "method='fixmach' is not known; did you mean 'fixmatch'?"),
         ("method=no.such:thing", "method='no.such:thing' cannot be imported"),
+        ("method=near.py:thing", "expected a module rather than a file: leave out .py and folders, package.module:fun"),
         ("method=:thing", "method=':thing' cannot be imported (it names no module)"),
         ("method=.near:thing", "method='.near:thing' cannot be imported (it names no module)"),
         ("method=os:getcwd", "method='os:getcwd' is a builtin_function_or_method that takes no argument, expected"),

@@ -315,7 +315,7 @@ def test_ctrl_c_on_the_way_to_the_features_is_heard(tmp_path: Path) -> None:
             signal.raise_signal(signal.SIGINT)
 
     run = Run(tmp_path / "run")
-    with pytest.raises(Interrupted):
+    with pytest.raises(Interrupted, match=r"stopped after step 1 of the 200 for features"):
         fit(*small(contrast="200"), run=run, callbacks=[AtTheNote()])
     assert run.features.load_checkpoint()[1] == 1  # type: ignore[index]
 

@@ -23,7 +23,10 @@ from torch import Tensor
 from instant.cli import main
 from instant.engine.fit import Callback, Interrupted, fit
 from instant.errors import InputError
+from instant.match import Match
+from instant.rules import Rule
 from instant.run import CHECKPOINT, Run
+from instant.types import Evidence, Problem, State
 
 
 def test_a_full_disk_leaves_the_previous_checkpoint_as_it_was(tmp_path: Path, whole: dict[str, Run]) -> None:
@@ -107,6 +110,44 @@ def test_weights_that_overflow_are_not_saved_though_the_loss_was_finite(tmp_path
         fit(*points(**{"optim.lr": "1e38", "steps": "1"}), run=run)
     assert run.load_checkpoint() is None
     assert not (run.path / "model.safetensors").exists()
+
+
+# --- rules of one's own that are wrong ------------------------------------------------------------------------
+
+
+class Forgetful(Rule):
+    """Hands on a state for which it has no place, or no place of that shape."""
+
+    def __init__(self, **places: Tensor) -> None:
+        super().__init__()
+        for name, value in places.items():
+            self.register_buffer(name, value)
+
+    def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
+        return torch.full((len(seen.probs),), 0.5), {"seen": torch.zeros(())}
+
+
+class Divided(Rule):
+    def threshold(self, seen: Evidence) -> tuple[Tensor, State]:
+        return seen.probs.new_zeros(len(seen.probs)) / 0, {}
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Forgetful(), r"next state 'rule.seen' that is none of its buffers; make it one with register_buffer"),
+        (Forgetful(seen=torch.zeros(3)), r"next state 'rule.seen' has shape \(\), its buffer \(3,\)"),
+        (Divided(), r"test_failures:\S+ had a threshold that is no number before step 5; mend its rule"),
+    ],
+)
+def test_a_rule_that_is_wrong_is_a_sentence(rule: Rule, said: str) -> None:
+    recipe, split = points(step="eager", log_every="5")
+
+    def wrong(problem: Problem) -> Match:
+        return Match(rule)
+
+    with pytest.raises(InputError, match=said):
+        fit(recipe, split, method=wrong)
 
 
 def test_too_high_a_learning_rate_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

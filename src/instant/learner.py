@@ -15,7 +15,19 @@ def commit(module: nn.Module, state: State) -> None:
     """Write the next state into the module's buffers: after the backward pass, the one place that does."""
     with torch.no_grad():
         for name, value in state.items():
-            module.get_buffer(name).copy_(value)
+            try:
+                place = module.get_buffer(name)
+            except AttributeError:
+                raise InputError(
+                    f"{type(module).__name__} got a next state {name!r} that is none of its buffers; make it one "
+                    "with register_buffer, under that name."
+                ) from None
+            if place.shape != value.shape:
+                raise InputError(
+                    f"{type(module).__name__}: the next state {name!r} has shape {tuple(value.shape)}, its buffer "
+                    f"{tuple(place.shape)}; they must agree."
+                )
+            place.copy_(value)
 
 
 class Learner(nn.Module):

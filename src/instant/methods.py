@@ -31,8 +31,9 @@ def find_method(name: str | MethodFunction) -> MethodFunction:
             raise ImportError("it names no module")
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
+        file = "a module rather than a file: leave out .py and folders, " if ".py" in module or "/" in module else ""
         raise InputError(
-            f"method={name!r} cannot be imported ({error}); expected package.module:function with the module "
+            f"method={name!r} cannot be imported ({error}); expected {file}package.module:function with the module "
             "on PYTHONPATH"
         ) from error
     except Exception as error:  # the module is somebody's own, and may do anything

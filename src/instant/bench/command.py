@@ -41,7 +41,7 @@ def run_steps(
     made = source == "synthetic"
     if made and "data" in settings:
         raise InputError("synthetic makes its own images: leave data= out, or name the source that the folder holds.")
-    if "contrast" in settings:
+    if settings.get("contrast", "0") != "0":
         raise InputError(f"contrast={settings['contrast']}: a step of the method is measured; leave it out.")
     recipes = []
     for name in names:

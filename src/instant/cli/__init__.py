@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except Interrupted as stop:
         where = f" The checkpoint is saved; go on with: {stop.run.resume_command}" if stop.run else ""
-        complain(f"stopped after step {stop.step}.{where}")
+        complain(f"{stop}.{where}")
         return 130
     except (KeyboardInterrupt, typer.Abort):
         return 130

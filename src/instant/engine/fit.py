@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
@@ -126,6 +127,11 @@ def fit(
             if last or step % recipe.log_every == 0 or step % recipe.evaluate_every == 0:
                 _stop_if_broken(program, step, recipe, run)
                 record: dict[str, Any] = {"step": step, **meter.read()}
+                if math.isnan(record.get("threshold", 0.0)):
+                    raise InputError(
+                        f"{recipe.method} had a threshold that is no number before step "
+                        f"{step}; mend its rule (instant.testing.check_rule helps)."
+                    )
                 if learner.method.classifies and (last or step % recipe.evaluate_every == 0):
                     before = time.perf_counter()
                     record |= evaluate(learner, split, program.feed.normalise)
@@ -194,8 +200,8 @@ def _features(
             callbacks=[watched],
             method=contrastive,
         )
-    except Interrupted:
-        raise Interrupted(0, run) from None
+    except Interrupted as stop:
+        raise Interrupted(0, run, f"{stop.step} of the {recipe.steps} for features") from None
     found, seconds = trained.history[-1]["partner_found"], trained.summary["seconds"]
     watched.note(
         f"features learnt in {seconds:.0f} s: a view's other half is the nearest of all in {100 * found:.0f} %"

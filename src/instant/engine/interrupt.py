@@ -18,8 +18,8 @@ _FLAGS: list[threading.Event] = []  # of the runs that are going on: one may con
 class Interrupted(Exception):
     """Ctrl-C: the run stopped between two steps, with its checkpoint saved."""
 
-    def __init__(self, step: int, run: Run | None) -> None:
-        super().__init__(f"stopped after step {step}")
+    def __init__(self, step: int, run: Run | None, earlier: str | None = None) -> None:
+        super().__init__(f"stopped after step {earlier or step}")
         self.step = step
         self.run = run
 
