@@ -576,3 +576,12 @@ def test_training_rows_have_the_bar_of_their_index() -> None:
     assert model.thresholds_ == pytest.approx(np.linspace(0.1, 0.9, len(x)), abs=1e-6)
     with pytest.raises(ValueError, match="goes by a sample's position in the pool"):
         model.decide(x)
+
+
+def test_the_table_of_labels_has_the_index_of_a_frame() -> None:
+    pd = pytest.importorskip("pandas")
+    rows = pd.DataFrame({"size": [0.0, 0.1, 1.0, 1.1]}, index=["d", "b", "c", "a"])
+    model = InstanTClassifier(steps=30, random_state=0).fit(rows, [5, -1, 7, -1])
+    assert rows.join(model.labels_frame())["label"].to_dict() == {"d": 5, "b": 5, "c": 7, "a": 7}
+    model.fit(rows.to_numpy(), [5, -1, 7, -1])
+    assert model.labels_frame().index.tolist() == [0, 1, 2, 3]

@@ -61,6 +61,10 @@ def test_the_pool_and_its_past(trained: tuple[Run, Split], tmp_path: Path) -> No
     cut = np.minimum(1, table["tau_everyone"] + table["margin"])
     assert table["tau"].to_numpy() == pytest.approx(cut.to_numpy(), abs=1e-6)
     assert table[[f"p_{name}" for name in split.classes]].to_numpy() == pytest.approx(found.probs)
+    given = dict(zip(split.labelled.tolist(), split.targets.tolist()))
+    named = [split.classes[given[row]] if row in given else None for row in split.pool.tolist()]
+    assert [name if isinstance(name, str) else None for name in table["given"]] == named
+    assert 0 < table["given"].notna().sum() < 120
     assert table["first_accepted"].fillna(-1).tolist() == past["first"].tolist()
     assert table["flips"].tolist() == past["flips"].tolist()
     assert table["first_accepted"].isna().tolist() == (past["first"] < 0).tolist()
@@ -216,6 +220,8 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         label(run, tmp_path / "b.csv", path=good)
     with pytest.raises(InputError, match="is a folder; name a file in it"):
         label(run, tmp_path, path=good, force=True)
+    with pytest.raises(InputError, match="/dev/null is no ordinary file"):
+        label(run, Path("/dev/null"), path=good, form="csv", force=True)
     with pytest.raises(InputError, match="would replace the samples that are to be labelled"):
         label(run, good, path=tmp_path / "." / "good.npy", form="csv", force=True)
     (tmp_path / "file").write_text("")

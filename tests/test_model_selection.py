@@ -110,6 +110,13 @@ def test_how_many_folds(n_splits: Any) -> None:
         SemiSupervisedKFold(n_splits)
 
 
+def test_four_labels_a_class_are_enough_where_no_size_is_given() -> None:
+    y = np.concatenate([np.arange(40) % 10, np.full(20, -1)])
+    for train, test in SemiSupervisedShuffleSplit(2, random_state=0).split(y, y):
+        assert sorted(y[test]) == list(range(10))
+        assert len(train) == 50
+
+
 def test_one_label_of_a_class_cannot_be_split_in_two() -> None:
     with pytest.raises(
         InputError, match=r"class dog has 1 label, and a .* part need at least 2 of every class\. Label more\."

@@ -244,11 +244,13 @@ def test_a_run_goes_on_on_another_machine(tmp_path: Path, capsys: pytest.Capture
     assert (moved.path / "model.safetensors").read_bytes() == (straight.path / "model.safetensors").read_bytes()
 
 
-def test_ctrl_c_saves_a_checkpoint_and_says_how_to_resume(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_a_checkpoint_and_says_how_to_resume(number: int, tmp_path: Path) -> None:
+    """And so does what a batch system sends."""
     run = Run(tmp_path / "a run's folder")
     process = start("steps=120", "--out", str(run))
     wait_for(run.path / "metrics.jsonl", process)  # after step 5
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
     said = re.fullmatch(r"instant: stopped after step (\d+)\. The checkpoint is saved; go on with: (.*)\n", complaint)

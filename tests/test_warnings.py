@@ -90,6 +90,8 @@ def test_one_class_floods(calls: list[float], labels: list[int], floods: bool) -
         assert "use a method that aligns" in found[0].sentence
         aligned = flooding(calls, "the accepted samples", points("instant")[0], split)
         assert "use a method that aligns" not in aligned[0].sentence  # it does already
+        able = points("instant", **{"method.align": "false"})[0]
+        assert "or add method.align=true;" in flooding(calls, "the accepted samples", able, split)[0].sentence
 
 
 def test_a_flood_lasts() -> None:

@@ -141,6 +141,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         self.history_ = trained.history
         self.shape_ = source.train.shape
         self._origin = origin
+        self._index = getattr(X, "index", None) if hasattr(X, "iloc") else None  # a frame's names of the rows
         self._remember(trained, split, labels, known)
         return self
 
@@ -204,6 +205,8 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     def labels_frame(self) -> Any:
         """The decision table of the training rows as a pandas DataFrame, with the reason of each in words.
 
+        Its index is that of X, where X was a DataFrame.
+
         >>> model = InstanTClassifier(steps=30, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [5, -1, 7, -1])
         >>> model.labels_frame()[["label", "given"]].values.tolist()
         [[5, True], [5, False], [7, True], [7, False]]
@@ -228,7 +231,8 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
                     f"refused: {name} would be accepted, which is not its label" if other[row] else found.reason(row)
                     for row, name in enumerate(self.classes_[found.label])
                 ],
-            }
+            },
+            index=self._index,
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -52,10 +52,13 @@ class SemiSupervisedKFold(BaseCrossValidator):
         return _beside(folds.split(values, values), labelled, unlabelled)
 
 
+TEST_SIZE = 0.25  # of the labelled rows, where nothing is said: four labels a class are enough for it
+
+
 class SemiSupervisedShuffleSplit(BaseShuffleSplit):
     """Random parts of the labelled rows, class by class; all unlabelled rows are in every training part.
 
-    `test_size` and `train_size` are shares, or numbers, of the labelled rows.
+    `test_size` and `train_size` are shares, or numbers, of the labelled rows; without them, a quarter is the test part.
 
     >>> y = np.array([0] * 4 + [1] * 4 + [-1] * 3)
     >>> train, test = next(SemiSupervisedShuffleSplit(1, test_size=0.5, random_state=0).split(y, y))
@@ -63,13 +66,11 @@ class SemiSupervisedShuffleSplit(BaseShuffleSplit):
     (2, 2, True)
     """
 
-    _default_test_size = 0.25
-
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         values, labelled, unlabelled = _parts(X, y, 2, "a training and a test part", "Label more.")
         shuffled = StratifiedShuffleSplit(
             self.n_splits,
-            test_size=self._default_test_size if self.test_size is None and self.train_size is None else self.test_size,
+            test_size=TEST_SIZE if self.test_size is None and self.train_size is None else self.test_size,
             train_size=self.train_size,
             random_state=self.random_state,
         )

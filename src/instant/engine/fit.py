@@ -86,7 +86,8 @@ def fit(
     learner, meter = program.learner, program.meter
     history: list[dict[str, Any]] = []
     step, seconds, earlier = 0, 0.0, 0.0
-    with closing(program.feed), nullcontext() if run is None else run.exclusive(), interrupt_flag() as interrupted:
+    stopping = interrupt_flag(terminate=run is not None)
+    with closing(program.feed), nullcontext() if run is None else run.exclusive(), stopping as interrupted:
         if run is not None and going_on:
             run.go_on(recipe, split)
             saved = run.load_checkpoint()

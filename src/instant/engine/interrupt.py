@@ -25,8 +25,11 @@ class Interrupted(Exception):
 
 
 @contextmanager
-def interrupt_flag() -> Iterator[threading.Event]:
-    """Ctrl-C sets a flag that the loop reads between steps; a second Ctrl-C stops at once."""
+def interrupt_flag(*, terminate: bool = False) -> Iterator[threading.Event]:
+    """Ctrl-C sets a flag that the loop reads between steps; a second Ctrl-C stops at once.
+
+    With `terminate` the same goes for what batch systems send, SIGTERM, unless the caller deals with it.
+    """
     flag = threading.Event()
     if any(each.is_set() for each in _FLAGS):  # said while a run was on its way to this one
         flag.set()
@@ -40,10 +43,14 @@ def interrupt_flag() -> Iterator[threading.Event]:
         for each in _FLAGS:
             each.set()
 
-    previous = signal.signal(signal.SIGINT, handle)
+    asked = [signal.SIGINT]
+    if terminate and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        asked.append(signal.SIGTERM)
+    previous = {number: signal.signal(number, handle) for number in asked}
     _FLAGS.append(flag)
     try:
         yield flag
     finally:
         _FLAGS.remove(flag)
-        signal.signal(signal.SIGINT, previous)
+        for number, before in previous.items():
+            signal.signal(number, before)

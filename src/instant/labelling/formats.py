@@ -40,7 +40,7 @@ def write_label_studio(tables: Iterator[pa.Table], schema: pa.Schema, file: IO[b
 
 
 def _task(row: dict[str, Any], model: str) -> dict[str, Any]:
-    shown = ("accepted", "tau", "runner_up", "reason", "first_accepted", "flips")
+    shown = ("accepted", "tau", "runner_up", "reason", "given", "first_accepted", "flips")
     choice = {"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [row["label"]]}}
     return {
         "data": {"image": row["id"], **{name: row[name] for name in shown if name in row}},

@@ -73,6 +73,8 @@ def label(
     """Write what `run` decides about the samples at `path`, or without one about the pool of the split it learnt on."""
     if out.is_dir():
         raise InputError(f"--out {out} is a folder; name a file in it.")
+    if out.exists() and not out.is_file():
+        raise InputError(f"--out {out} is no ordinary file, which the labels would replace; name another.")
     if path is not None and path.resolve() == out.resolve():
         raise InputError(f"--out {out} would replace the samples that are to be labelled; choose another name.")
     with _writing(out), locked(out):
@@ -150,8 +152,8 @@ def _from_pool(run: Run, split: Split) -> _Job:
     def names(rows: np.ndarray) -> list[str]:
         return [split.files[row] if split.files else str(row) for row in rows.tolist()]
 
-    by = {"split": split.hash, "content": split.content}
-    return _Job(split.train, split.pool, names, Past(run), by, held_out=len(split.validation))
+    by = {"split": split.hash, "content": split.content, "columns": ["given"]}  # earlier shards lack it
+    return _Job(split.train, split.pool, names, Past(run, split), by, held_out=len(split.validation))
 
 
 def _prepare(parts: Path, job: dict[str, Any]) -> None:

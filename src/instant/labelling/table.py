@@ -9,7 +9,8 @@ tau_runner_up        what the runner-up asks more,
 tau_others           and what other classes that are called this label ask more
 mistaken             how often samples like this one are called this label when they are not
 runner_up, reason    the second most probable class, and the decision in a sentence
-first_accepted       of the run's own pool: the step that first accepted it (none: never),
+given                of the run's own pool: the label that it was trained with (none: it was not labelled),
+first_accepted       the step that first accepted it (none: never),
 flips                and how often its pseudo-label changed while training
 p_CLASS              the probability of each class
 """
@@ -21,23 +22,28 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from instant.data.split import Split
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions
 from instant.run import Run
 
 
 class Past:
-    """First acceptance and flips of the samples of a run's pool, by their place in it."""
+    """Given label, first acceptance and flips of the samples of a run's pool, by their place in it."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, split: Split) -> None:
         found = run.sample_history()
         if not {"first", "flips"} <= found.keys():
             raise InputError(f"{run}: its checkpoint does not say when samples were accepted; train again.")
         self.first, self.flips = found["first"].numpy(), found["flips"].numpy()
+        self.given = np.full(len(split.train), None, dtype=object)
+        self.given[split.labelled] = np.array(split.classes, dtype=object)[split.targets]
+        self.given = self.given[split.pool]
 
     def columns(self, places: slice) -> dict[str, pa.Array]:
         first = self.first[places]
         return {
+            "given": pa.array(self.given[places], pa.string()),
             "first_accepted": pa.array(first, mask=first < 0),
             "flips": pa.array(self.flips[places]),
         }

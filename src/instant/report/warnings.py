@@ -83,7 +83,10 @@ def flooding(called: Sequence[float], what: str, recipe: Recipe, split: Split) -
     odds = share[k] * (1 - expected[k]) >= FLOOD_ODDS * expected[k] * (1 - share[k])
     if not odds or share[k] < FLOOD_SHARE:
         return []
-    other = "" if _alignment(recipe, split) is not None else ", or use a method that aligns classes, as instant does"
+    other = ""
+    if _alignment(recipe, split) is None:
+        able = "align" in method_options(recipe.method)
+        other = ", or add method.align=true" if able else ", or use a method that aligns classes, as adamatch does"
     return [
         Warn(
             "flood",
