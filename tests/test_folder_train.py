@@ -58,6 +58,11 @@ def test_a_folder_is_trained_on_and_found_again(capsys: Capture) -> None:
     assert "not known: no labels are held out" in out
     assert "test accuracy" not in out
     assert problems("run").keys() == {"bad.jpg", "gone.png"}
+    again = ["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run", "--force"]
+    assert "'stesp' is not a setting" in refused([*again, "stesp=3"], capsys)
+    Path("none.csv").write_text("file,label\ngone.png,cat\n")
+    refused([word.replace("labels.csv", "none.csv") for word in again], capsys)
+    assert problems("run").keys() == {"bad.jpg", "gone.png"}  # of the run that is there still
     recipe, run = Run("run").recipe(), Run("run")
     assert (recipe.source, recipe.data, recipe.label_file) == (
         "own",

@@ -133,8 +133,11 @@ def _on_own_files(path: Path, labels: Path | None, settings: dict[str, str], out
     problems: list[Flaw] = []
     try:
         recipe, source, choices = prepare(path, labels, settings, problems)
-    finally:
-        say_problems(run.save_problems(problems), len(set(problems)))
+    except BaseException:
+        if not run.exists:  # else the list there is that of a run which is not replaced after all
+            say_problems(run.save_problems(problems), len(set(problems)))
+        raise
+    say_problems(run.save_problems(problems), len(set(problems)))
     _print_choices(choices)
     return Job(run, recipe, source)
 
