@@ -6,6 +6,10 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -157,6 +161,50 @@ def test_an_interrupt_waits_for_no_process(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         list(cache._decode_all(iter([work, work]), 2))
     assert not done.exists()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="as on Windows")
+def test_processes_end_with_the_one_they_work_for(tmp_path: Path) -> None:
+    """It is killed, and can tell them nothing; they had a minute's work."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, pathlib, sys\n"
+        "from instant.data.folder import cache\n"
+        "def work(place):\n"
+        "    import time\n"
+        "    (pathlib.Path(sys.path[0]) / f'{place}.pid').write_text(str(os.getpid()))\n"
+        "    time.sleep(60)\n"
+        "if __name__ == '__main__':\n"
+        "    cache.cores, cache.decode_shard = lambda: 2, work\n"
+        "    list(cache._decode_all(iter('ab'), 2))\n"
+    )
+    process = subprocess.Popen([sys.executable, str(script)])
+    places = [tmp_path / f"{name}.pid" for name in "ab"]
+    for place in places:
+        wait_until(lambda place=place: place.exists() and place.read_text() != "")
+    workers = [int(place.read_text()) for place in places]
+    assert all(map(alive, workers))
+    process.kill()
+    process.wait()
+    for worker in workers:
+        wait_until(lambda worker=worker: not alive(worker))
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{process}/stat")
+    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"  # ended, and nobody asked how
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("half a minute went by")
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,14 @@ the checksum tells when a power cut came in between, and then the shard is made 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
+import threading
 import warnings
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,9 +39,18 @@ class Content(NamedTuple):
     pixels: bytes
 
 
-def ignore_interrupt() -> None:
-    """Ctrl-C reaches the whole group of processes; the first one decides and tells the others."""
+def serve() -> None:
+    """A worker's first act: it ends when the process ends that it works for, however that ends, and not before.
+
+    Ctrl-C reaches the whole group of processes; the first one decides and tells the others.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def decode_shard(shard: Shard) -> int:
