@@ -24,10 +24,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from instant.cli.shared import key_values
 from instant.engine.build import source_for, split_for
 from instant.errors import InputError
 from instant.recipes import RECIPES, resolve
@@ -85,20 +85,12 @@ JOBS = [Job(name, seed) for seed in SEEDS for name in METHODS]
 FURTHER = ("instant", "adamatch")  # with all seeds; the others with the first, unless asked for
 
 
-def key_values(words: Iterable[str]) -> dict[str, str]:
-    """Of a key that is given twice, the later value."""
-    for word in words:
-        if "=" not in word:
-            raise SystemExit(f"{word!r} is no setting: write key=value")
-    return dict(word.split("=", 1) for word in words)
-
-
 def settings_of(job: Job, data: str, further: list[str]) -> dict[str, str]:
     named = {"data": data, "recipe": "fast_cifar10", "labels": "40", "seed": str(job.seed)}
     given = key_values(further)
     if taken := [key for key in given if key in (*named, "method")]:
         raise SystemExit(f"{taken[0]}={given[taken[0]]} is in the name of a run: choose runs with --only and --seeds")
-    return named | key_values(METHODS[job.name]) | given
+    return named | key_values([*METHODS[job.name]]) | given
 
 
 def train(options: argparse.Namespace) -> None:
@@ -124,9 +116,7 @@ def train(options: argparse.Namespace) -> None:
                     begin_with(learnt, folder, given)
                 team.start(folder, given)
         for folder in team.ended():
-            records = [record for record in Run(folder).history() if "accuracy" in record] if Run(folder).exists else []
-            last = f"step {records[-1]['step']}: {100 * records[-1]['accuracy']:.2f} %" if records else "no result"
-            print(f"{folder.name:20} {last}", flush=True)
+            print(f"{folder.name:20} {latest(evaluations(Run(folder), 'accuracy'), 'accuracy')}", flush=True)
     team.stop()
 
 
@@ -195,7 +185,7 @@ def trial(options: argparse.Namespace) -> None:
         folder = options.runs / name.replace(" ", "-")
         if not colon or folder in folders.values():
             raise SystemExit(f"{text!r}: a trial has a name of its own, a colon, and what it changes")
-        asked.append(key_values([f"data={options.data}", *common, *given.split()]))
+        asked.append({"data": options.data} | key_values(common) | key_values(given.split()))
         require_same(folder, asked[-1])
         folders[name] = folder
     team = Team(options.minutes)
@@ -208,16 +198,22 @@ def trial(options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for name, folder in folders.items():
         run = Run(folder)
-        records = [record for record in run.history() if "validation_accuracy" in record] if run.exists else []
+        records = evaluations(run, "validation_accuracy")
         rows += [{"trial": name, **record, **_where(run), "command": command(run)} for record in records]
-        last = (
-            f"step {records[-1]['step']}: {100 * records[-1]['validation_accuracy']:.1f} %" if records else "no result"
-        )
-        print(f"{name:30} {last}", flush=True)
+        print(f"{name:30} {latest(records, 'validation_accuracy')}", flush=True)
     path = options.csv.with_name("cifar10_40-trials.csv")
     mine = {row["trial"] for row in rows}
     kept = [row for row in _rows(path) if row["trial"] not in mine] if path.exists() else []
     _write(path, TRIAL_COLUMNS, kept + rows)
+
+
+def evaluations(run: Run, column: str) -> list[dict[str, Any]]:
+    """The records of a run, if there is one, that have such an accuracy."""
+    return [record for record in run.history() if column in record]
+
+
+def latest(records: list[dict[str, Any]], column: str) -> str:
+    return f"step {records[-1]['step']}: {100 * records[-1][column]:.2f} %" if records else "no result"
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -260,8 +256,7 @@ def gather(options: argparse.Namespace) -> None:
                 "command": command(run),
                 **{name: " ".join(str(_short(value)) for value in record.get(name, [])) for name in BY_CLASS},
             }
-            for record in run.history()
-            if "accuracy" in record
+            for record in evaluations(run, "accuracy")
         ]
     gathered = {_run_of(row): row for row in rows}
     known = _rows(options.csv) if options.csv.exists() else []

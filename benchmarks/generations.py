@@ -20,7 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from instant.cli.shared import key_values
 from instant.data.feed import Normalise
+from instant.data.files import atomic
 from instant.data.split import Split
 from instant.engine.build import source_for, split_for
 from instant.engine.checkpoint import load_tensors, save_tensors
@@ -78,9 +80,7 @@ def main() -> None:
 
 
 def train(options: argparse.Namespace) -> None:
-    if any("=" not in word for word in options.set):
-        raise SystemExit("--set takes key=value")
-    given = dict(word.split("=", 1) for word in options.set)
+    given = key_values(options.set)
     run = Run(options.run)
     recipe = run.moved({key: given.pop(key) for key in [*given] if key in ("data", "device")})
     split, device = split_for(recipe, source_for(recipe)), choose_device(recipe.device)
@@ -98,7 +98,8 @@ def train(options: argparse.Namespace) -> None:
             save_tensors(weights, trained.learner.judged.state_dict(), {})
             summary = trained.summary | {"label_budget": split.budget}  # what joined cost nothing
             kept = {"asked": asked, "summary": summary, "history": trained.history}
-            curve.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+            with atomic(curve, "w") as file:
+                json.dump(kept, file)
         kept = json.loads(curve.read_text(encoding="utf-8"))
         if kept["asked"] != asked:
             raise SystemExit(f"{curve} is of {kept['asked']}, not of {asked}: choose another --out")
