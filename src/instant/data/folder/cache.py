@@ -25,7 +25,7 @@ import numpy as np
 
 from instant.data.files import atomic, locked
 from instant.data.folder.listing import Listing
-from instant.data.folder.shards import Shard, decode_shard, read_shard, serve
+from instant.data.folder.shards import Shard, decode_shard, follow_parent, read_shard
 from instant.data.levels import level_statistics
 from instant.data.progress import counting
 from instant.data.sources.base import map_exact
@@ -122,7 +122,7 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     # spawned, not forked: this process may have torch's threads, which a fork would leave with locked locks
     context = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=serve)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=follow_parent)
     try:
         yield pool
     except BaseException:  # Ctrl-C: nobody waits for a hundred images; a shard is whole or not there

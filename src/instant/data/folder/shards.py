@@ -39,7 +39,7 @@ class Content(NamedTuple):
     pixels: bytes
 
 
-def serve() -> None:
+def follow_parent() -> None:
     """A worker's first act: it ends when the process ends that it works for, however that ends, and not before.
 
     Ctrl-C reaches the whole group of processes; the first one decides and tells the others.
