@@ -62,6 +62,7 @@ COLUMNS = [
 TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[6:] if name not in BY_CLASS)]
 SETTINGS = {  # a row of the figure each: which images are labelled, and what the network starts from
     ("usb", "features"): "features first,\nUSB's labels",
+    ("usb", "shared"): "the same features,\nUSB's labels",
     ("usb", "scratch"): "from scratch,\nUSB's labels",
     ("seeded", "scratch"): "from scratch,\nother labels",
 }
@@ -71,8 +72,12 @@ class Job(NamedTuple):
     name: str
     seed: int
 
+    @property
+    def run(self) -> str:
+        return f"{self.name}-{self.seed}"
+
     def folder(self, runs: Path) -> Path:
-        return runs / f"{self.name}-{self.seed}"
+        return runs / self.run
 
     @property
     def start(self) -> tuple[Any, ...]:
@@ -98,7 +103,7 @@ def train(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     waiting: dict[Job, dict[str, str]] = {}
     for job in JOBS:
-        if job.name in (options.only or (FURTHER if job.seed else METHODS)) and job.seed in options.seeds:
+        if {job.name, job.run} & set(options.only or (FURTHER if job.seed else METHODS)) and job.seed in options.seeds:
             given = settings_of(job, options.data, options.settings)
             require_same(job.folder(options.runs), given)
             if not Run(job.folder(options.runs)).finished:
@@ -240,7 +245,7 @@ def gather(options: argparse.Namespace) -> None:
         if not run.exists:
             continue
         recipe = run.recipe()
-        setting = recipe.draw, "features" if recipe.contrast else "scratch"
+        setting = recipe.draw, "features" if recipe.contrast else "shared" if recipe.pretrained else "scratch"
         known = run.summary() if run.finished else {}
         if known:
             summary = options.csv.with_suffix("") / "-".join(setting) / f"{run.path.name}.json"
@@ -273,6 +278,7 @@ def command(run: Run) -> str:
     usual = {f"method.{name}": value for name, value in method_options(recipe.method).items()}
     has, given = usual | recipe.leaves(), usual | RECIPES["fast_cifar10"](method=recipe.method).leaves()
     named = {"data": "FOLDER", "recipe": "fast_cifar10", "labels": recipe.labels, "seed": recipe.seed}
+    has |= {"pretrained": recipe.pretrained and "FEATURES"}
     differs = {key: value for key, value in has.items() if value != given.get(key) and key not in named}
     shown = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in differs.items()]
     words = [f"{key}={value}" for key, value in named.items()]
@@ -303,8 +309,8 @@ def draw(options: argparse.Namespace) -> None:
     rows = _rows(options.csv)
     palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8 #f1c40f"
     colours = dict(zip(METHODS, palette.split(), strict=True))
-    size = {"nrows": len(SETTINGS), "ncols": len(PANELS), "figsize": (13, 8.6)}
-    figure, axes = plt.subplots(**size, sharex=True, sharey="col", layout="constrained")
+    size = {"nrows": len(SETTINGS), "ncols": len(PANELS), "figsize": (13, 10)}
+    figure, axes = plt.subplots(**size, sharex="row", layout="constrained")
     for line, (setting, title) in zip(axes, SETTINGS.items()):
         line[0].set_ylabel(title, fontsize=9)
         for axis, column in zip(line, PANELS):
@@ -321,7 +327,7 @@ def draw(options: argparse.Namespace) -> None:
     known = {row["name"] for row in rows}
     handles = [plt.Line2D([], [], color=colours[name], label=name) for name in METHODS if name in known]
     seeds = [plt.Line2D([], [], color="black", linestyle=LINES[seed], label=f"seed {seed}") for seed in SEEDS]
-    figure.legend(handles=handles + seeds, loc="outside lower center", ncols=len(handles + seeds), fontsize=9)
+    figure.legend(handles=handles + seeds, loc="outside lower center", ncols=6, fontsize=9)
     figure.savefig(options.figure, dpi=150)
 
 
@@ -341,7 +347,8 @@ def main() -> None:
             sub.add_argument("--data", required=True)
             sub.add_argument("--minutes", type=float, default=1e6)
         if action is train:
-            sub.add_argument("--only", nargs="+", choices=METHODS)
+            names = [*METHODS, *(job.run for job in JOBS)]
+            sub.add_argument("--only", nargs="+", choices=names, metavar="NAME", help="such as paper, or paper-0")
             sub.add_argument("--at-once", type=int, choices=range(1, 9), default=1, help="runs side by side")
             sub.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
     sub = actions.add_parser("draw")
