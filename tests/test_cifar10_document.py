@@ -1,9 +1,10 @@
-"""docs/cifar10.md: what its first table says is what benchmarks/cifar10_40.csv holds."""
+"""docs/cifar10.md: what its tables of runs say is what benchmarks/cifar10_40.csv holds."""
 
 from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -15,19 +16,16 @@ NAMES = {
     "FreeMatch": "freematch",
     "FixMatch": "fixmatch",
     "InstanT as released": "released",
+    "InstanT, T fixed to the identity": "identity",
     "InstanT, `kappa=self_adaptive`": "self_adaptive",
 }
 
 
 def test_the_table_is_the_last_evaluation_of_every_run() -> None:
-    with open(ROOT / "benchmarks" / "cifar10_40.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    last = {_run(row): row for row in rows}  # evaluations stand in the order of their steps
-    text = (ROOT / "docs" / "cifar10.md").read_text(encoding="utf-8")
-    table = text.split("| method | start | labels | seed | steps |")[1].split("\n\n")[0].splitlines()[2:]
+    rows = _rows()
+    last = _last(row for row in rows if row["start"] != "shared")
     seen = set()
-    for line in table:
-        name, start, draw, seed, steps, accuracy, used, right = (cell.strip() for cell in line.strip("|").split("|"))
+    for name, start, draw, seed, steps, accuracy, used, right in _table("| method | start | labels | seed | steps |"):
         row = last[NAMES[name], start, draw, seed]
         seen.add((NAMES[name], start, draw, seed))
         assert int(steps.split(" of ")[0].replace(",", "")) == int(row["step"])
@@ -38,15 +36,53 @@ def test_the_table_is_the_last_evaluation_of_every_run() -> None:
         ):
             found = re.search(r"([\d.]+) %", shown)
             assert found
-            assert found[1] == f"{100 * float(row[column]):.{digits}f}", (line, column)
+            assert found[1] == f"{100 * float(row[column]):.{digits}f}", (name, start, draw, seed, column)
         if there := re.search(r"the paper's kappa there: ([\d.]+) %", accuracy):
             same = [r for r in rows if _run(r) == ("paper", start, draw, seed) and r["step"] == row["step"]]
             assert there[1] == f"{100 * float(same[0]['accuracy']):.2f}"
     assert seen == set(last)
+
+
+def test_the_comparison_is_the_last_evaluation_of_every_run_from_the_same_features() -> None:
+    last = _last(row for row in _rows() if row["start"] == "shared")
+    seen = set()
+    for name, *cells, mean, used, right, threshold in _table("| method | seed 0 | seed 1 | seed 2 |"):
+        accuracies = []
+        for seed, cell in enumerate(cells):
+            if cell:
+                run = NAMES[name], "shared", "usb", str(seed)
+                seen.add(run)
+                accuracies.append(100 * float(last[run]["accuracy"]))
+                assert last[run]["step"] == "16000"
+                assert cell == f"{accuracies[-1]:.2f} %", (name, seed)
+        assert mean == (f"{sum(accuracies) / 3:.2f} %" if len(accuracies) == 3 else "")
+        first = last[NAMES[name], "shared", "usb", "0"]
+        assert used == f"{100 * float(first['utilisation']):.1f} %", name
+        assert right == f"{100 * float(first['pseudo_label_accuracy']):.1f} %", name
+        assert threshold == f"{float(first['threshold']):.3f}", name
+    assert seen == set(last)
+
+
+def test_the_readme_has_every_result_of_instant() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for (name, *_), row in last.items():
+    for (name, *_), row in _last(_rows()).items():
         if name == "instant":
             assert f"{100 * float(row['accuracy']):.2f} %" in readme
+
+
+def _rows() -> list[dict[str, str]]:
+    with open(ROOT / "benchmarks" / "cifar10_40.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _last(rows: Iterable[dict[str, str]]) -> dict[tuple[str, ...], dict[str, str]]:
+    return {_run(row): row for row in rows}  # evaluations stand in the order of their steps
+
+
+def _table(head: str) -> list[list[str]]:
+    text = (ROOT / "docs" / "cifar10.md").read_text(encoding="utf-8")
+    lines = text.split(head)[1].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def _run(row: dict[str, str]) -> tuple[str, ...]:
