@@ -10,8 +10,12 @@ import torch
 from runs import StopAt, points
 
 from instant.algorithms import METHODS
+from instant.config import Recipe
+from instant.contrast import contrastive
 from instant.data.sources import arrays
+from instant.data.split import Split
 from instant.engine.build import build_program, split_for
+from instant.engine.features import features_recipe
 from instant.engine.fit import Interrupted, fit
 from instant.engine.step import Program
 from instant.recipes import resolve
@@ -21,12 +25,16 @@ from instant.transition.registry import TRANSITIONS
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
-def pictures(**settings: str) -> Program:
-    """A small WRN on random images, as CIFAR-10 would be trained."""
+def small_cifar(**settings: str) -> tuple[Recipe, Split]:
+    """Random images, to be trained as CIFAR-10 would be."""
     images = np.random.default_rng(0).integers(0, 256, (500, 3, 32, 32), np.uint8)
     source = arrays(images, np.arange(500) % 10, channels="first")
     recipe = resolve("cifar10", {"batch": "8", "ratio": "3", "labels": "20", "device": "cuda", **settings})
-    return build_program(recipe, split_for(recipe, source))
+    return recipe, split_for(recipe, source)
+
+
+def pictures(**settings: str) -> Program:
+    return build_program(*small_cifar(**settings))
 
 
 def test_a_recorded_run_resumes_where_it_was_stopped(tmp_path: Path) -> None:
@@ -93,6 +101,17 @@ def test_every_method_can_be_recorded(method: str) -> None:
         program(step)
     assert program.way == "captured", said
     assert np.isfinite(program.meter.read()["loss"])
+
+
+def test_learning_features_can_be_recorded() -> None:
+    recipe, split = small_cifar(step="captured", contrast="40")
+    program = build_program(features_recipe(recipe, split), split, method=contrastive)
+    said: list[str] = []
+    program.announce = said.append
+    for step in range(5):
+        program(step)
+    assert program.way == "captured", said
+    assert np.isfinite(program.meter.read()["loss_contrast"])
 
 
 @pytest.mark.parametrize("transition", list(TRANSITIONS))
