@@ -20,7 +20,6 @@ import argparse
 import csv
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -148,6 +147,7 @@ class Team:
     def __init__(self, minutes: float) -> None:
         self.until = time.monotonic() + 60 * minutes
         self.running: dict[Path, subprocess.Popen] = {}
+        self.failed = False
 
     @property
     def time_left(self) -> bool:
@@ -168,15 +168,18 @@ class Team:
         over = [folder for folder, process in self.running.items() if process.poll() is not None]
         for folder in over:
             if self.running.pop(folder).returncode:
+                self.failed = True
                 print(f"{folder.name:20} failed: {_log(folder).read_text(encoding='utf-8').splitlines()[-1:]}")
         return over
 
     def stop(self) -> None:
         for process in self.running.values():
-            process.send_signal(signal.SIGINT)  # it saves a checkpoint
+            process.terminate()  # it saves a checkpoint
         for folder, process in self.running.items():
             process.wait()
             print(f"{folder.name:20} stopped: the time is over", flush=True)
+        if self.failed:
+            raise SystemExit(1)
 
 
 def trial(options: argparse.Namespace) -> None:
@@ -240,17 +243,15 @@ def _log(folder: Path) -> Path:
 def gather(options: argparse.Namespace) -> None:
     """The evaluations of all runs, finished or not, beside those that are known of other ones."""
     rows: list[dict[str, Any]] = []
+    summaries: dict[Path, dict[str, Any]] = {}
     for job in JOBS:
         run = Run(job.folder(options.runs))
         if not run.exists:
             continue
         recipe = run.recipe()
         setting = recipe.draw, "features" if recipe.contrast else "shared" if recipe.pretrained else "scratch"
-        known = run.summary() if run.finished else {}
-        if known:
-            summary = options.csv.with_suffix("") / "-".join(setting) / f"{run.path.name}.json"
-            summary.parent.mkdir(parents=True, exist_ok=True)
-            summary.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        if run.finished:
+            summaries[options.csv.with_suffix("") / "-".join(setting) / f"{run.path.name}.json"] = run.summary()
         rows += [
             {
                 "name": job.name,
@@ -265,6 +266,12 @@ def gather(options: argparse.Namespace) -> None:
         ]
     gathered = {_run_of(row): row for row in rows}
     known = _rows(options.csv) if options.csv.exists() else []
+    for row in known:
+        if (mine := gathered.get(_run_of(row))) and mine["command"] != row["command"] and not options.force:
+            raise SystemExit(f"another run is known as {_run_of(row)}; add --force to replace it:\n{row['command']}")
+    for path, summary in summaries.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     _write(options.csv, COLUMNS, rows + [row for row in known if _run_of(row) not in gathered])
     for (name, seed, *setting), row in gathered.items():
         print(f"{name:13} {seed} {' '.join(setting):15}  step {row['step']:6}  {100 * row['accuracy']:.2f} %")
@@ -343,7 +350,9 @@ def main() -> None:
             sub.add_argument("trials", nargs="+", metavar="NAME: key=value ...")
         elif action is train:
             sub.add_argument("--set", dest="settings", nargs="*", default=[], metavar="key=value", help="for all runs")
-        if action is not gather:
+        if action is gather:
+            sub.add_argument("--force", action="store_true", help="replace runs of other settings")
+        else:
             sub.add_argument("--data", required=True)
             sub.add_argument("--minutes", type=float, default=1e6)
         if action is train:

@@ -4,6 +4,7 @@ One thread a test process: the suite runs one process a core, and threads that s
 """
 
 import dataclasses
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from instant.report.warnings import Warn
 from instant.run import Run
 
 torch.set_num_threads(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores Ctrl-C, which some tests send
 
 
 @pytest.fixture(scope="session")

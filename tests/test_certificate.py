@@ -190,7 +190,20 @@ def test_mistakes_are_sentences(arguments: tuple[Any, Any], options: dict[str, A
         certify(*arguments, **options)
 
 
+def test_gaps_that_became_text_are_refused() -> None:
+    with pytest.raises(InputError, match="'-1' stands among names as text; put '' or None where nobody looked"):
+        certify(np.array(["a"] * 100), np.array(["a"] * 60 + [-1] * 40))
+    assert certify(["nan"] * 60, ["nan"] * 60).checked == 60  # a class may be called so
+
+
+def test_what_is_masked_was_not_checked() -> None:
+    masked = np.ma.masked_array(np.zeros(100, int), mask=np.arange(100) >= 60)
+    assert certify(np.zeros(100, int), masked).checked == 60
+
+
 def test_mistakes_in_asking_how_many() -> None:
+    with pytest.raises(InputError, match="errors=10 cannot be more than checked=5"):
+        lower_bound(5, 10)
     with pytest.raises(InputError, match="no sample certifies that all are right"):
         checks_needed(1.0)
     for errors in (-1, 1.5, "1"):

@@ -91,8 +91,10 @@ def test_every_method_with_a_rule(method: str, tmp_path: Path) -> None:
     assert len(found) == 120
     clip = 0.99 if method == "instant_released" else 1.0
     assert np.minimum(clip, found.kappa + found.stay + found.inflow) == pytest.approx(found.tau, abs=1e-5)
-    assert found.confidence == pytest.approx(found.probs.max(1))
-    assert found.label.tolist() == found.probs.argmax(1).tolist()
+    called = looked_at(trained, trained.split.pool)[1] if method == "softmatch" else torch.from_numpy(found.probs)
+    assert found.label.tolist() == called.argmax(1).tolist()
+    assert found.confidence == pytest.approx(found.probs[np.arange(120), found.label])
+    assert (found.confidence >= found.tau)[found.accepted].all()
     for row in range(0, 120, 10):
         said = found.reason(row)
         assert said.startswith("accepted: " if found.accepted[row] else "refused: ")

@@ -172,10 +172,31 @@ def test_warm_start_goes_on() -> None:
     np.testing.assert_allclose(model.fit(x, y).predict_proba(x), before, atol=1e-4)
     fresh = InstanTClassifier(steps=40, random_state=1, settings={"optim.lr": 1e-9}).fit(x, y).predict_proba(x)
     assert np.abs(fresh - before).max() > 0.01
+    elsewhere = model.fit(3 * x + 50, y).predict_proba(x)  # other samples are no other function
+    np.testing.assert_allclose(elsewhere, before, atol=1e-4)
     with pytest.raises(ValueError, match="warm_start=True needs the classes"):
         model.fit(x, np.where(y == 2, 7, y))
     with pytest.raises(ValueError, match=r"and the network mlp as before, got .* the network mlp width=64"):
         model.set_params(settings={"backbone.width": 64}).fit(x, y)
+
+
+def test_a_fit_that_fails_leaves_the_last_model() -> None:
+    x, _, y = blobs()
+    model = InstanTClassifier(steps=20, random_state=0).fit(x, y)
+    before = model.predict_proba(x)
+    with pytest.raises(ValueError, match="no row is labelled"):
+        model.fit(x[:, :1], np.full(len(x), -1))
+    np.testing.assert_array_equal(model.predict_proba(x), before)
+
+
+def test_what_the_caller_has_told_torch_makes_no_difference() -> None:
+    x, _, y = blobs()
+    model = InstanTClassifier(steps=20, random_state=0)
+    expected = clone(model).fit(x, y).predict_proba(x)
+    for told in (torch.device("meta"), torch.autocast("cpu", torch.bfloat16), torch.inference_mode()):
+        with told:
+            fitted = clone(model).fit(x, y)
+            np.testing.assert_array_equal(fitted.predict_proba(x), expected)
 
 
 def test_a_seed_repeats_and_another_does_not() -> None:
@@ -204,6 +225,25 @@ def test_ctrl_c_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     model = InstanTClassifier(random_state=0, verbose=True)
     with pytest.raises(KeyboardInterrupt, match="stopped after step 1"):
         GridSearchCV(model, {"steps": [20, 30]}, cv=SemiSupervisedKFold(2)).fit(x, y)
+
+
+def test_ctrl_c_in_the_last_step_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, _, y = blobs()
+    monkeypatch.setattr(ProgressBar, "step", lambda self, step: step == 3 and signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 3"):
+        InstanTClassifier(steps=3, random_state=0, verbose=True).fit(x, y)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None])
+def test_a_signal_that_the_caller_deals_with_is_the_callers(handler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, _, y = blobs()
+    monkeypatch.setattr(ProgressBar, "step", lambda self, step: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        InstanTClassifier(steps=3, random_state=0, verbose=True).fit(x, y)
+        assert signal.getsignal(signal.SIGINT) == handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_seed_repeats_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,8 +388,22 @@ def test_names_with_gaps_as_people_have_them(labels: Any) -> None:
         lambda y: pd.Series(list(y), dtype=object),
         lambda y: [None if k < 0 else k for k in y],
         lambda y: pd.array(np.where(y < 0, None, y), dtype="Int64"),
+        lambda y: list(torch.from_numpy(y)),
+        lambda y: [np.array(k) for k in y],
+        lambda y: np.ma.masked_array(y.clip(0), y < 0),
     ],
-    ids=["list", "tuple", "objects", "list of float32", "pandas objects", "list with None", "pandas Int64"],
+    ids=[
+        "list",
+        "tuple",
+        "objects",
+        "list of float32",
+        "pandas objects",
+        "list with None",
+        "pandas Int64",
+        "list of tensors",
+        "list of arrays",
+        "masked",
+    ],
 )
 def test_numbers_with_gaps_as_people_have_them(labels: Any) -> None:
     """list(y) holds numpy's numbers, which are no int: their -1 is no class either."""
@@ -443,7 +497,8 @@ def test_a_label_is_accepted_for_what_it_is() -> None:
     y = np.full(600, -1)
     for k in range(3):
         y[np.flatnonzero(truth == k)[:6]] = k
-    model = SemiSupervisedClassifier("softmatch", steps=40, random_state=0).fit(x, y)
+    low = {"method.threshold": 0.3}
+    model = SemiSupervisedClassifier("adamatch", steps=40, random_state=0, settings=low).fit(x, y)
     frame = model.labels_frame()
     other = (frame["label"] != frame["called"]) & (frame["confidence"] >= frame["tau"])
     assert other.any()

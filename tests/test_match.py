@@ -11,11 +11,15 @@ import torch.nn.functional as F
 
 from instant import random
 from instant.alignment import Alignment
+from instant.errors import InputError
 from instant.fairness import Fairness
 from instant.learner import Learner, commit
 from instant.losses import cross_entropy, forward_corrected, hard, one_hot, sharpen, squared_error
+from instant.match import Match
 from instant.methods import build_method
 from instant.mixmatch import MixMatch
+from instant.rules import Fixed
+from instant.transition import Identity, Transitions
 from instant.types import Prediction, Problem, Views
 
 LOG = math.log
@@ -241,6 +245,28 @@ def test_softmatch_weights_every_row() -> None:
     assert float(out.loss) == pytest.approx(
         SUPERVISED - float(weight[0]) * LOG(0.7) / 2 - float(weight[1]) * LOG(0.8) / 2
     )
+
+
+def test_softmatch_aligns_for_the_weight_alone() -> None:
+    """The model's mean starts at (.9, .1): aligned with uniform, (.6, .4) would be called 1."""
+    method = build_method("softmatch", problem(), momentum=1.0)
+    commit(method, {"align.model": torch.tensor([0.9, 0.1]), "align.started": torch.tensor(1.0)})
+    given = views([[0.6, 0.4]], [0], [[0.6, 0.4]], [[0.7, 0.3]])
+    out = run(method, given)
+    assert out.decision.label.tolist() == [0]
+    assert out.decision.confidence.item() == pytest.approx((0.6 / 0.9) / (0.4 / 0.1 + 0.6 / 0.9), rel=1e-4)
+    assert float(out.loss) == pytest.approx(SUPERVISED - float(out.decision.weight[0]) * LOG(0.7))
+
+
+def test_a_part_that_transitions_would_ignore_is_refused() -> None:
+    own = Transitions(Identity(2))
+    with pytest.raises(InputError, match="leave out loss"):
+        Match(Fixed(0.9), transitions=own, loss=lambda logits, target: logits.sum(1))
+    with pytest.raises(InputError, match="leave out align_labels"):
+        Match(Fixed(0.9), transitions=own, align_labels=False)
+    with pytest.raises(InputError, match="leave out target"):
+        Match(Fixed(0.9), transitions=own, target=lambda probs, seen: probs)
+    Match(Fixed(0.9), transitions=Transitions(Identity(2), correct=False), target=lambda probs, seen: probs)
 
 
 def test_instant_over_the_self_adaptive_threshold() -> None:

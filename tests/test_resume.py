@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from runs import (
     COMMAND,
     StopAt,
@@ -31,7 +32,12 @@ from instant.data.store import Store
 from instant.engine.build import source_for, split_for
 from instant.engine.fit import Interrupted, fit
 from instant.errors import InputError
+from instant.labelling.decisions import decide
+from instant.match import Match
+from instant.report.baseline import train_baseline
+from instant.rules import Fixed
 from instant.run import CHECKPOINT, Run
+from instant.types import MethodFunction, Problem
 
 
 @pytest.mark.parametrize("stops", [(1,), (6,), (7,), (10,), (23,), (2, 3, 15)])
@@ -158,6 +164,43 @@ def test_another_recipe_is_refused(setting: str, value: str, sentence: str, tmp_
     with pytest.raises(InputError, match=sentence):
         fit(recipe.override({setting: value}), split, run=run, resume=True)
     assert contents(run.path) == before
+
+
+def test_views_of_ones_own_are_to_be_given_again(tmp_path: Path) -> None:
+    recipe, split = points()
+
+    def still(samples: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return samples
+
+    usual, own = Run(tmp_path / "usual"), Run(tmp_path / "own")
+    for run, policies in ((usual, None), (own, (still, still))):
+        with pytest.raises(Interrupted):
+            fit(recipe, split, run=run, policies=policies, callbacks=[StopAt(3)])
+    with pytest.raises(InputError, match=r"begun with policies test_resume:.*still.*, not the usual ones; give fit"):
+        fit(recipe, split, run=own, resume=True)
+    with pytest.raises(InputError, match="begun with policies the usual ones, not test_resume:"):
+        fit(recipe, split, run=usual, resume=True, policies=(still, still))
+    fit(recipe, split, run=own, resume=True, policies=(still, still))
+    with pytest.raises(InputError, match="which its baseline should have too"):
+        train_baseline(own, split)
+
+
+def test_a_run_keeps_the_defaults_it_was_begun_with(tmp_path: Path) -> None:
+    """They are in somebody's file, which is edited."""
+    recipe, split = points(steps="9")
+
+    def method_with(bar: float) -> MethodFunction:
+        def mine(problem: Problem, bar: float = bar) -> Match:
+            return Match(Fixed(bar))
+
+        return mine
+
+    run = Run(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        fit(recipe, split, run=run, method=method_with(0.4), callbacks=[StopAt(3)])
+    trained = fit(recipe, split, run=run, method=method_with(0.9), resume=True)
+    assert trained.learner.method.rule.value == 0.4
+    assert decide(run, split, method=method_with(0.9)).tau.tolist() == pytest.approx([0.4] * len(split.pool))
 
 
 def test_another_split_is_refused(tmp_path: Path) -> None:

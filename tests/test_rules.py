@@ -93,6 +93,16 @@ def test_dash_tracks_the_labelled_loss_then_decays_to_its_floor() -> None:
     assert rho == pytest.approx([math.log(2), math.log(2), math.log(2) / 2, math.log(2) / 4, 0.05])
 
 
+def test_dash_knows_the_labelled_loss_after_a_short_warm_up() -> None:
+    """Ten steps at log 2, five at log 1.25: with 0.99, as in long runs, rho_0 would still be at the former."""
+    rule = Decaying(warmup=15, period=30)
+    for step in range(15):
+        right = 0.5 if step < 10 else 0.8
+        commit(rule, rule(seen([[1.0, 0.0]], [[right, 1 - right]], [0], step=step))[1])
+    share = (1 - 5 / 15) ** 5  # what five steps leave of what was before
+    assert float(rule.rho_0) == pytest.approx(share * math.log(2) + (1 - share) * math.log(1.25))
+
+
 def test_dash_keeps_easy_rows_and_sharpens_until_the_floor() -> None:
     rule = Decaying(warmup=0, period=10, floor=0.05, scale=1.0)
     commit(rule, {"rho_0": torch.tensor(0.4)})

@@ -142,6 +142,16 @@ def test_read_only_lists_and_single_rows() -> None:
     assert (certain.mistaken.tolist(), certain.accepted.tolist()) == ([0.0], [True])
 
 
+def test_how_often_a_sure_sample_is_mistaken_is_no_rounding() -> None:
+    """Every class is called every other one in 0.5 %, however little float32 leaves of 1 - P."""
+    T = np.full((3, 3), 0.005) + np.eye(3) * 0.985
+    logits = torch.tensor([[20.0, 2.0, 1.0], [3.0, 19.0, 0.0], [0.0, 1.0, 17.5]])
+    found = instance_thresholds(LABELLED, Y, torch.softmax(logits, 1).numpy(), transition=T)
+    assert (1 - found.confidence).max() < 1e-6
+    assert found.mistaken == pytest.approx([0.005] * 3, rel=1e-4)
+    assert found.inflow == pytest.approx(0.005 * torch.softmax(logits.double(), 1).sort(1).values[:, :2].sum(1).numpy())
+
+
 def test_numbers_of_other_types_do_too() -> None:
     """bfloat16 keeps eight bits: (0.9, 0.1) becomes (230/256, 205/2048), which sums to 0.9985."""
     probs = torch.tensor([[0.9, 0.1]], dtype=torch.bfloat16)

@@ -35,7 +35,7 @@ def test_direction_of_a_linear_classifier_is_its_weight_difference() -> None:
     w = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
     x = torch.tensor([[0.1, 0.2], [-0.3, 0.1]])
     p = F.softmax(x @ w.t(), 1)
-    direction = VAT().direction(linear(w), x, p, random.root(0))
+    direction = VAT().direction(lambda x: x @ w.t(), x, p, random.root(0))
     torch.testing.assert_close(direction.abs(), torch.tensor([[0.6, 0.8], [0.6, 0.8]]), atol=1e-3, rtol=1e-3)
 
 
@@ -54,6 +54,16 @@ def test_loss_by_hand() -> None:
     assert float(out.loss) == pytest.approx(expected, rel=1e-3)
 
 
+def test_predictions_are_held_against_those_of_the_same_batch() -> None:
+    """Batch statistics of other rows would make a difference where nothing has moved."""
+    torch.manual_seed(0)
+    model = build("small_cnn", shape=(1, 8, 8), classes=3).train()
+    x_l, x_w, y_l = torch.randn(4, 1, 8, 8) + 2, torch.randn(6, 1, 8, 8), torch.tensor([0, 1, 2, 0])
+    views = Views(x_l, y_l, x_w, x_w[:0], torch.arange(6), torch.tensor(9), random.root(0), y_l)
+    assert float(VAT(eps=0.0)(model, model, views).metrics["loss_unsupervised"]) == pytest.approx(0, abs=1e-6)
+    assert float(VAT(eps=1.0)(model, model, views).metrics["loss_unsupervised"]) > 1e-3
+
+
 def agreement(xi: float) -> float:
     """Mean cosine between the direction found in float32 and, with a well-chosen step, in float64."""
     torch.manual_seed(0)
@@ -61,9 +71,9 @@ def agreement(xi: float) -> float:
     x = torch.randn(6, 3, 32, 32)
     exact = copy.deepcopy(model).double()
     p = F.softmax(model(x).logits.detach(), 1)
-    found = VAT(xi=xi).direction(model, x, p, random.root(0))
+    found = VAT(xi=xi).direction(lambda x: model(x).logits, x, p, random.root(0))
     p64 = F.softmax(exact(x.double()).logits.detach(), 1)
-    true = VAT(xi=1e-4).direction(exact, x.double(), p64, random.root(0))
+    true = VAT(xi=1e-4).direction(lambda x: exact(x).logits, x.double(), p64, random.root(0))
     return float(F.cosine_similarity(found.flatten(1).double(), true.flatten(1)).mean())
 
 

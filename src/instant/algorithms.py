@@ -171,10 +171,11 @@ def freematch(p: Problem, *, momentum: float = 0.999, fairness: float = 0.001) -
 
 
 def softmatch(p: Problem, *, momentum: float = 0.999, sigmas: float = 2.0) -> Match:
-    """SoftMatch (Chen 2023): truncated Gaussian weights, uniform alignment. Not in the paper's tables."""
+    """SoftMatch (Chen 2023): truncated Gaussian weights of uniformly aligned predictions. Not in the paper's tables."""
     return Match(
         TruncatedGaussian(p.classes, sigmas=sigmas, momentum=momentum),
         align=Alignment(p.classes, momentum=momentum),
+        align_labels=False,
     )
 
 

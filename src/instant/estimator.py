@@ -21,9 +21,9 @@ from instant.data.feed import Normalise
 from instant.data.sources import arrays
 from instant.data.split import Split, make_split
 from instant.data.store import Store, batches
-from instant.engine.build import plain_torch
 from instant.engine.fit import Trained, fit
 from instant.engine.interrupt import Interrupted
+from instant.engine.plain import plain_torch
 from instant.estimator_labels import read_given
 from instant.estimator_samples import origin_of, read_samples, seen_from
 from instant.labelling.decisions import Decisions, decide_rows, mean_transition
@@ -56,7 +56,8 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     mirror : images only: whether a mirrored image shows the same thing
     random_state : None, an int or a RandomState
     device : "auto" takes a GPU where there is one; "cpu", "cuda", "cuda:1"
-    warm_start : go on from the weights of the last fit, where classes and features are the same
+    warm_start : go on from the weights of the last fit, and its mean and deviation of the features; classes and
+        features must be the same
     verbose : show a progress bar
 
     Attributes
@@ -83,6 +84,9 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     """
 
     n_features_in_: int
+    _origin: np.ndarray | None
+    _seen: tuple[int, ...]  # the shape of a sample, as it is given
+    _scale: tuple[tuple[float, ...], tuple[float, ...]]  # mean and deviation
     _decisions: Decisions | None
 
     def __init__(
@@ -118,6 +122,14 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         ['low', 'low', 'high', 'high']
         """
         self._check_parameters()
+        before = dict(self.__dict__)
+        try:
+            return self._fit(X, y)
+        except BaseException:  # the last model stays, and what it expects
+            self.__dict__ = before
+            raise
+
+    def _fit(self, X: Any, y: Any) -> SemiSupervisedClassifier:
         samples = read_samples(X, self, reset=True)
         labels, known = read_given(y)
         check_consistent_length(samples, labels)
@@ -129,18 +141,25 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y: {found}; {type(self).__name__} needs labels of two classes or more.")
         targets = np.full(len(labels), -1)
         targets[known] = numbers
-        origin = origin_of(samples)
+        going_on = self.warm_start and hasattr(self, "judge_")
+        origin = self._origin if going_on and samples.shape[1:] == self._seen else origin_of(samples)
         source = arrays(
             seen_from(origin, samples), targets, classes=[str(name) for name in classes], mirror=self.mirror
         )
         recipe = self._recipe(source.train)
+        weights = self._last_weights(classes, source.train.shape, recipe) if going_on else None
+        if weights is not None:  # the same weights are the same function only of samples brought to the same scale
+            mean, std = self._scale
+            source = dataclasses.replace(source, mean=mean, std=std)
         split = make_split(source, labels=None, seed=recipe.seed)
-        trained = self._train(recipe, split, self._last_weights(classes, source.train.shape, recipe))
+        trained = self._train(recipe, split, weights)
         self.classes_ = classes
         self.recipe_ = recipe
         self.history_ = trained.history
         self.shape_ = source.train.shape
         self._origin = origin
+        self._seen = samples.shape[1:]
+        self._scale = source.mean, source.std
         self._index = getattr(X, "index", None) if hasattr(X, "iloc") else None  # a frame's names of the rows
         self._remember(trained, split, labels, known)
         return self
@@ -268,7 +287,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         """What `Recipe` does not check, because it never sees it."""
-        if not isinstance(self.method, str):
+        if not isinstance(self.method, str) or not self.method:
             raise ValueError(f"method={self.method!r} must be the name of a method, as 'instant' or 'fixmatch'.")
         if not isinstance(self.mirror, bool | np.bool_):
             raise ValueError(f"mirror={self.mirror!r} must be True or False.")
@@ -283,11 +302,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
                 # Any other exception is to a search a setting that fails: it would go on with the next
                 raise KeyboardInterrupt(str(stop)) from None
 
-    def _last_weights(
-        self, classes: np.ndarray, shape: tuple[int, ...], recipe: Recipe
-    ) -> dict[str, torch.Tensor] | None:
-        if not (self.warm_start and hasattr(self, "judge_")):
-            return None
+    def _last_weights(self, classes: np.ndarray, shape: tuple[int, ...], recipe: Recipe) -> dict[str, torch.Tensor]:
         before = _kind(self.classes_, self.shape_, self.recipe_)
         if (now := _kind(classes, shape, recipe)) != before:
             raise ValueError(

@@ -11,7 +11,7 @@ import torch
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from instant.data.sources.labels import MADE_TEXT
+from instant.data.sources.labels import MADE_TEXT, one_by_one
 
 
 class Given(NamedTuple):
@@ -33,8 +33,7 @@ def read_given(y: Any) -> Given:
         y = y.detach().cpu().numpy()
     elif hasattr(y, "astype") and not isinstance(getattr(y, "dtype", None), np.dtype):
         y = np.asarray(y.astype(object))  # pandas' own kinds and frames: scikit-learn makes floats of whole numbers
-    if isinstance(y, list | tuple):  # as objects: numpy would make the text "nan" of a NaN between names
-        y = np.array(y, dtype=object)
+    y = one_by_one(y)
     if isinstance(y, np.ndarray) and y.dtype.kind == "T":  # numpy's own text, which scikit-learn does not know
         y = y.astype(object)
     labels = column_or_1d(y, warn=True)

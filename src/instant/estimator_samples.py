@@ -48,7 +48,7 @@ def origin_of(samples: np.ndarray) -> np.ndarray | None:
     low, high = samples.min(0), samples.max(0)
     span = high - low
     size = np.maximum(-low, high)
-    far = (size > 1e4 * span) & (span > 1e-12 * size)  # below that it is rounding that varies
+    far = (size > 1e4 * span) & (span > 1e-13 * size)  # below that it is rounding that varies
     far |= lost_in_float32(samples)  # which `arrays` refuses: a few rows apart from all others make the span long
     return np.where(far, low, 0) if far.any() else None
 

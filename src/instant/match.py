@@ -32,6 +32,7 @@ class Match(Method):
     target      (probs, seen) -> (B, K): what the student learns; the one-hot pseudo-label by default
     loss        (logits, target) -> (B,): cross-entropy by default
     align       distribution alignment of the weak predictions
+    align_labels  False: alignment is for the rule alone, and pseudo-labels are the weak predictions' own
     transitions T(x) for instance-dependent rules, with forward correction
     fairness    FreeMatch's regulariser
     weight      lambda, the weight of the unsupervised loss
@@ -49,6 +50,7 @@ class Match(Method):
         target: Callable[[Tensor, Evidence], Tensor] = hard_target,
         loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
         align: Alignment | None = None,
+        align_labels: bool = True,
         transitions: Transitions | None = None,
         fairness: Fairness | None = None,
         weight: float = 1.0,
@@ -59,10 +61,16 @@ class Match(Method):
         own_decay: float = 0.0,
     ) -> None:
         super().__init__()
+        if transitions is not None and (loss is not cross_entropy or not align_labels):
+            given = "loss" if loss is not cross_entropy else "align_labels"
+            raise InputError(f"Match(transitions=...) has a loss of its own, for aligned labels; leave out {given}.")
+        if transitions is not None and transitions.correct and target is not hard_target:
+            raise InputError("Match(transitions=...) corrects the loss of the pseudo-label; leave out target.")
         self.rule = rule
         self.target = target
         self.loss = loss
         self.align = align
+        self.align_labels = align_labels
         self.transitions = transitions
         self.fairness = fairness
         self.weight = weight
@@ -103,7 +111,8 @@ class Match(Method):
             )
         state |= _named("rule", moved)
 
-        target = self.target(probs, seen)
+        called = probs if self.align_labels else raw
+        target = self.target(called, seen)
         if self.transitions is not None and column is not None:
             per_row = self.transitions.consistency(student, column, target, views.step)
         else:
@@ -111,7 +120,8 @@ class Match(Method):
         unsupervised = (selection.weight * per_row).mean()
         metrics["loss_unsupervised"] = unsupervised
 
-        confidence, label = probs.max(1)
+        label = called.argmax(1)
+        confidence = probs.gather(1, label[:, None]).squeeze(1)
         total = supervised + ramped(self.weight, self.ramp, views.step) * unsupervised
         if self.transitions is not None and matrix is not None:
             sight = Sight(raw, student.detach().argmax(1), label, confidence - selection.threshold)

@@ -23,7 +23,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor, nn
@@ -59,6 +59,16 @@ SUMMARY = (
 ELSEWHERE = ("data", "device", "memory")  # settings that another machine may need otherwise
 
 
+class Code(NamedTuple):
+    """What a recipe leaves to code, which may be another tomorrow: a method's defaults, and views of one's own."""
+
+    options: dict[str, Any]
+    views: tuple[str, ...]  # what makes them; empty: what the recipe says
+
+
+NOTHING = Code({}, ())  # is known, of a run of an earlier version
+
+
 class Run:
     """One run folder, new or existing."""
 
@@ -70,7 +80,7 @@ class Run:
 
     # -- life of a folder ---------------------------------------------------------------------------------------------
 
-    def begin(self, recipe: Recipe, split: Split, *, force: bool = False) -> None:
+    def begin(self, recipe: Recipe, split: Split, *, force: bool = False, code: Code = NOTHING) -> None:
         """Start a new run in the folder; what is already there is only replaced with `force`."""
         self.require_free(force=force)
         try:
@@ -81,7 +91,7 @@ class Run:
         except OSError as error:
             raise self._unwritable(error) from error
         self._write("split.json", split.record())
-        self.keep(recipe)
+        self.keep(recipe, code)
 
     def moved(self, settings: dict[str, str], labels: Path | None = None) -> Recipe:
         """The recipe with the settings that depend on the machine replaced: where the data is, on what it runs."""
@@ -94,8 +104,8 @@ class Run:
         recipe = self.recipe().override(settings).located()
         return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels.resolve()))
 
-    def go_on(self, recipe: Recipe, split: Split) -> None:
-        """Before resuming: settings and data must be those of the run; where the data are now is kept."""
+    def go_on(self, recipe: Recipe, split: Split, code: Code = NOTHING) -> None:
+        """Before resuming: settings, data and views must be those of the run; where the data are now is kept."""
         if (name := self.differs(recipe)) is not None:
             began, now = (each.leaves().get(name) for each in (self.recipe(), recipe))
             raise InputError(
@@ -103,8 +113,12 @@ class Run:
                 "folder."
             )
         self.require_same(split)
+        began = self.code()
+        if began is not NOTHING and began.views != code.views:
+            was, now = (" and ".join(views) if views else "the usual ones" for views in (began.views, code.views))
+            raise InputError(f"{self} was begun with policies {was}, not {now}; give fit the same ones to go on.")
         if recipe != self.recipe():
-            self.keep(recipe)
+            self.keep(recipe, began)
 
     def differs(self, recipe: Recipe) -> str | None:
         """The first setting that is another than the run was begun with; where things are may change."""
@@ -232,6 +246,14 @@ class Run:
         if not isinstance(header.get("recipe"), dict):
             raise InputError(f"{self.path / 'recipe.json'} holds no recipe; it is damaged. Train again with --force.")
         return Recipe.from_json(header["recipe"])
+
+    def code(self) -> Code:
+        """What came from code when the run was begun."""
+        kept = self._read_formatted("recipe.json").get("code")
+        try:
+            return NOTHING if kept is None else Code(dict(kept["options"]), tuple(kept["views"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{self.path / 'recipe.json'} does not say what it was begun with ({error!r}).") from error
 
     def split_record(self) -> dict[str, Any]:
         return self._read_with("split.json", SPLIT)
@@ -374,9 +396,10 @@ class Run:
 
     # -- json ---------------------------------------------------------------------------------------------------------
 
-    def keep(self, recipe: Recipe) -> None:
+    def keep(self, recipe: Recipe, code: Code) -> None:
         header = {"format": FORMAT, "instant": instant.__version__}
-        self._write("recipe.json", {**header, "recipe": recipe.to_json()})
+        found = {} if code is NOTHING else {"code": code._asdict()}
+        self._write("recipe.json", {**header, "recipe": recipe.to_json(), **found})
 
     def _write(self, name: str, value: Any) -> None:
         try:

@@ -118,7 +118,7 @@ def _moved(run: Run, settings: dict[str, str], labels: Path | None) -> None:
     settings.pop("method", None)
     recipe = run.moved(settings, labels)
     run.require_same_samples(source_for(recipe))
-    run.keep(recipe)
+    run.keep(recipe, run.code())
     say(f"{run} is finished; from now on its data is looked for in {recipe.data}.")
 
 

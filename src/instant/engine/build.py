@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -23,6 +21,7 @@ from instant.data.split import Split, make_split
 from instant.engine.device import choose_device, choose_dtype, choose_way
 from instant.engine.metrics import Meter
 from instant.engine.optim import build_optimizer, schedule
+from instant.engine.plain import plain_torch
 from instant.engine.step import Program
 from instant.errors import InputError
 from instant.learner import Learner
@@ -30,39 +29,6 @@ from instant.methods import build_method, name_of
 from instant.types import Method, MethodFunction, Problem
 
 SEEDING = threading.Lock()  # torch has one generator for all threads
-
-
-class _Float32:
-    """torch's default dtype is float32 inside; all threads share it, so the last to leave brings back what it was."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.inside = 0
-        self.before: torch.dtype | None = None
-
-    def __enter__(self) -> None:
-        with self.lock:
-            self.inside += 1
-            if torch.get_default_dtype() != torch.float32:
-                self.before = torch.get_default_dtype()
-                torch.set_default_dtype(torch.float32)
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.inside -= 1
-            if self.inside == 0 and self.before is not None:
-                torch.set_default_dtype(self.before)
-                self.before = None
-
-
-_FLOAT32 = _Float32()
-
-
-@contextmanager
-def plain_torch() -> Iterator[None]:
-    """Gradients are on and new tensors float32, whatever the caller has set; it is as it was afterwards."""
-    with torch.inference_mode(False), torch.enable_grad(), _FLOAT32:
-        yield
 
 
 def source_for(recipe: Recipe) -> Source:

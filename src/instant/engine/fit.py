@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Sequence
@@ -16,17 +17,18 @@ from instant.config import Recipe
 from instant.contrast import contrastive
 from instant.data.feed import Policy
 from instant.data.split import Split
-from instant.engine.build import build_program, plain_torch
+from instant.engine.build import build_program
 from instant.engine.evaluate import evaluate
 from instant.engine.features import features_recipe
 from instant.engine.interrupt import Interrupted, interrupt_flag
+from instant.engine.plain import plain_torch
 from instant.engine.step import Program
 from instant.engine.summary import model_card, summarise
 from instant.errors import InputError
 from instant.labelling.judge import reference_of
 from instant.learner import Learner
-from instant.methods import name_of
-from instant.run import Run
+from instant.methods import method_options, name_of
+from instant.run import Code, Run
 from instant.types import MethodFunction
 
 
@@ -76,6 +78,8 @@ def fit(
     resumed = run is not None and resume and run.has_checkpoint
     # The checkpoint, or that of the features, has what the weights became
     fresh = replace(recipe, pretrained=None) if resumed or (going_on and recipe.contrast) else recipe
+    if run is not None and going_on:
+        fresh = replace(fresh, method_options=run.code().options | fresh.method_options)
     program = build_program(fresh, split, policies=policies, method=method)
     if run is not None:
         _check_found_again(recipe, split, everything=program.learner.method.all_labels)
@@ -89,7 +93,7 @@ def fit(
     stopping = interrupt_flag(terminate=run is not None)
     with closing(program.feed), nullcontext() if run is None else run.exclusive(), stopping as interrupted:
         if run is not None and going_on:
-            run.go_on(recipe, split)
+            run.go_on(recipe, split, code_of(method or recipe.method, policies))
             saved = run.load_checkpoint()
             if saved is not None:
                 tensors, step, seconds = saved
@@ -99,7 +103,7 @@ def fit(
         elif run is not None:
             if first is not None:
                 run.features.require_free(force=force)
-            run.begin(recipe, split, force=force)
+            run.begin(recipe, split, force=force, code=code_of(method or recipe.method, policies))
         for callback in callbacks:
             callback.start(recipe, split, step)
 
@@ -147,7 +151,7 @@ def fit(
             if run is not None and (last or stop or step % recipe.checkpoint_every == 0):
                 _stop_if_broken(program, step, recipe, run)
                 run.save_checkpoint(program.tensors(), step=step, seconds=time.perf_counter() - started)
-            if stop and not last:
+            if stop and (run is None or not last):  # a run that has come to its end is kept
                 raise Interrupted(step, run)
 
         seconds = time.perf_counter() - started
@@ -158,6 +162,14 @@ def fit(
     for callback in callbacks:
         callback.end(summary)
     return Trained(recipe, split, learner, summary, history)
+
+
+def code_of(method: str | MethodFunction, policies: tuple[Policy, Policy] | None) -> Code:
+    """What the folder is told about the code of a run: defaults that can be written down, and whose views."""
+    plain = (bool, int, float, str, type(None))
+    options = {name: value for name, value in method_options(method).items() if isinstance(value, plain)}
+    whose = (part if inspect.isroutine(part) else type(part) for part in policies or ())
+    return Code(options, tuple(f"{part.__module__}:{part.__qualname__}" for part in whose))
 
 
 def _start_from(learner: Learner, weights: dict[str, Tensor]) -> None:

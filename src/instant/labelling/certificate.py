@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from instant.data.sources.labels import Labels, read_labels
+from instant.data.sources.labels import MADE_TEXT, Labels, read_labels
 from instant.errors import InputError
 from instant.labelling.probabilities import as_array
 
@@ -182,6 +182,8 @@ def lower_bound(checked: int, errors: int = 0, confidence: float = 0.95, *, cand
     _check_numbers(confidence, candidates)
     _check_count("checked", checked)
     _check_count("errors", errors)
+    if errors > checked:
+        raise InputError(f"errors={errors} cannot be more than checked={checked}.")
     return _lower(checked, errors, (1 - confidence) / candidates)
 
 
@@ -213,6 +215,9 @@ def _read(accepted: Any, checked_labels: Any) -> tuple[Labels, Labels]:
             f"checked_labels: expected class {kinds[given.are_names]} as in accepted, got class "
             f"{kinds[truth.are_names]}. Use the same for both."
         )
+    odd = sorted(set(MADE_TEXT).intersection(truth.values[truth.known].tolist()).difference(given.values.tolist()))
+    if odd:
+        raise InputError(f"checked_labels: {odd[0]!r} stands among names as text; put '' or None where nobody looked.")
     return given, truth
 
 

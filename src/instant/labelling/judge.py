@@ -21,10 +21,11 @@ from instant.data.feed import Normalise
 from instant.data.split import Split
 from instant.data.store import Store
 from instant.engine.metrics import predict
+from instant.engine.plain import plain_torch
 from instant.errors import InputError
 from instant.labelling.thresholds import margin_parts
 from instant.match import Match
-from instant.methods import build_method, name_of
+from instant.methods import build_method, method_options, name_of
 from instant.rules import Curriculum, Fixed, InstanceDependent, Relative, Rule, SelfAdaptive, TruncatedGaussian
 from instant.run import Run
 from instant.transition import inflow
@@ -86,9 +87,11 @@ class Judge(nn.Module):
         self.network = network
         self.normalise = normalise
         self.align = self.estimator = self.rule = None
+        self.align_labels = True
         self.register_buffer("step", torch.tensor(step))
         if method is not None:
             self.align = standing_alignment(method.align)
+            self.align_labels = method.align_labels
             self.estimator = None if method.transitions is None else method.transitions.estimator
             self.register_buffer("probs_l", reference["probs_l"])
             self.register_buffer("y_l", reference["y_l"])
@@ -146,9 +149,9 @@ class Judge(nn.Module):
     def forward(self, samples: Tensor, index: Tensor | None = None) -> Verdict:
         assert self.rule is not None, "without a rule there is nothing to decide"
         x, out = self._look(samples)
-        probs = F.softmax(out.logits.float(), dim=1)
+        raw = probs = F.softmax(out.logits.float(), dim=1)
         if self.align is not None:
-            probs = aligned(self.align, probs, self.probs_l)
+            probs = aligned(self.align, raw, self.probs_l)
         column = None
         if self.estimator is not None:
             column = inflow(self.estimator(out.features.float(), x), probs.argmax(1))
@@ -161,16 +164,21 @@ class Judge(nn.Module):
         else:
             column = None  # a rule that does not look at T has no margin; what another makes of T, it alone knows
         parts = margin_parts(posterior, torch.zeros_like(probs) if column is None else column)
+        label, runner_up = (parts.label, parts.runner_up) if self.align_labels else raw.topk(2, dim=1).indices.T
+        confidence = probs.gather(1, label[:, None]).squeeze(1)
+        accepted = selection.weight >= 1
+        if not self.align_labels:  # what counted may have been the probability of another class
+            accepted &= confidence >= selection.threshold
         return Verdict(
-            label=parts.label,
-            runner_up=parts.runner_up,
-            confidence=probs.amax(1),
+            label=label,
+            runner_up=runner_up,
+            confidence=confidence,
             tau=selection.threshold,
             kappa=kappa,
             stay=parts.stay,
             inflow=parts.inflow,
             mistaken=parts.mistaken,
-            accepted=selection.weight >= 1,
+            accepted=accepted,
             probs=probs,
         )
 
@@ -264,6 +272,7 @@ def reference_of(network: nn.Module, method: Method, split: Split, normalise: No
     return found
 
 
+@plain_torch()
 def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
     """The judge of a finished run on the CPU, its classes and the shape of a sample. Nothing that is read runs code."""
     recipe = run.recipe()
@@ -283,7 +292,8 @@ def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Ju
         steps=recipe.steps,
         network=second,
     )
-    built = build_method(method, problem, **recipe.method_options)
+    began = {name: value for name, value in run.code().options.items() if name in method_options(method)}
+    built = build_method(method, problem, **began | recipe.method_options)
     if not isinstance(built, Match):
         return Judge(network, normalise, None, {}), classes, shape
     try:

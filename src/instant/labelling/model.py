@@ -10,6 +10,7 @@ import torch
 
 from instant.data.store import batches
 from instant.engine.device import choose_device
+from instant.engine.plain import plain_torch
 from instant.labelling.decisions import Decisions, decide_rows
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import load_judge, require_rule
@@ -33,6 +34,7 @@ class Model:
         """The name of the most probable class of every sample."""
         return np.array(self.classes)[self.predict_proba(x).argmax(1)]
 
+    @plain_torch()
     @torch.no_grad()
     def predict_proba(self, x: Any) -> np.ndarray:
         """(n, K), the classes in the order of `classes`."""
@@ -41,6 +43,7 @@ class Model:
         parts = [self._judge.classify(block).cpu() for block in blocks]
         return torch.cat(parts).numpy()
 
+    @plain_torch()
     def decide(self, x: Any) -> Decisions:
         """Label, confidence, threshold with its parts, and accepted or not; `.reason(row)` says why."""
         require_rule(self._judge, self.run)

@@ -123,8 +123,9 @@ def margin_parts(probs: Tensor, column: Tensor) -> MarginParts:
     second, runner_up = probs.scatter(1, label[:, None], -1.0).max(1)
     margin = instance_margin(probs, column)
     stay = column.gather(1, label[:, None]).squeeze(1) * second
-    flow = (margin - stay).clamp_min(0)  # rounding may leave it a hair below
-    mistaken = (flow / (1 - confidence).clamp_min(1e-12)).clamp_max(1.0)
+    others = probs.scatter(1, label[:, None], 0.0)  # their sum is 1 - confidence, where rounding leaves that
+    flow = (column * others).sum(1)
+    mistaken = (flow / others.sum(1).clamp_min(torch.finfo(probs.dtype).tiny)).clamp_max(1.0)
     return MarginParts(label, runner_up, confidence, margin, stay, flow, mistaken)
 
 

@@ -47,6 +47,11 @@ def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = ()
     require_other(recipe)
     if (kept := find_baseline(run, split)) is not None:
         return kept
+    if whose := run.code().views:
+        raise InputError(
+            f"{run} was trained with policies of its own ({', '.join(whose)}), which its baseline should have too; "
+            "train that in Python: instant.fit(recipe with method='supervised', split, policies=...)."
+        )
     unfinished = _belongs(run, split)
     if run.baseline.finished:
         aside = _put_aside(run.baseline)

@@ -14,9 +14,9 @@ from instant.types import Evidence, Selection, State
 class Decaying(Rule):
     """Keeps rows whose own weak-view loss is at most rho_t = max(floor, scale * gamma^-n * rho_0).
 
-    n counts decay periods since the warm-up. During the warm-up nothing is kept and rho_0 follows the labelled loss;
-    the target is soft (sharpened) until rho_t reaches the floor, then hard. The threshold reported is the confidence
-    exp(-rho_t) at which a hard label would be kept.
+    n counts decay periods since the warm-up. During the warm-up nothing is kept and rho_0 follows the labelled loss, in
+    a short one faster, so as not to stay where it began; the target is soft (sharpened) until rho_t reaches the floor,
+    then hard. The threshold reported is the confidence exp(-rho_t) at which a hard label would be kept.
     """
 
     rho_0: Tensor
@@ -35,7 +35,8 @@ class Decaying(Rule):
         super().__init__()
         self.warmup, self.period = warmup, period
         self.gamma, self.scale, self.floor = gamma, scale, floor
-        self.temperature, self.momentum = temperature, momentum
+        self.temperature = temperature
+        self.momentum = min(momentum, max(0.0, 1 - 5 / max(1, warmup)))
         self.register_buffer("rho_0", torch.zeros(()))
 
     def rho(self, step: Tensor) -> Tensor:

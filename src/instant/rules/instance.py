@@ -20,8 +20,10 @@ def instance_margin(probs: Tensor, inflow: Tensor) -> Tensor:
     tensor([0.2300])
     """
     top, place = probs.topk(2, dim=1)
-    stay = inflow.gather(1, place[:, :1]).squeeze(1)
-    return stay * top[:, 1] + (inflow * probs).sum(1) - stay * top[:, 0]
+    first = place[:, :1]
+    stay = inflow.gather(1, first).squeeze(1)
+    # the others' sum, not that of all less the first: of a sure sample rounding would leave nothing else
+    return stay * top[:, 1] + (inflow * probs.scatter(1, first, 0.0)).sum(1)
 
 
 class InstanceDependent(Rule):

@@ -96,6 +96,7 @@ def _as_array(x: Any, what: str) -> np.ndarray:
         raise InputError(f"{what}: expected a dense array, got a sparse one. Pass {what}.toarray() instead.")
     if hasattr(x, "detach"):
         x = x.detach().cpu()
+        x = x.float() if x.is_floating_point() and x.element_size() == 2 else x  # numpy does not know bfloat16
     try:
         array = np.asarray(x)
     except ValueError:  # rows of unequal shape
@@ -150,7 +151,7 @@ def lost_in_float32(vectors: np.ndarray) -> np.ndarray:
     mean = total / len(vectors)
     std = np.sqrt(np.maximum(squares / len(vectors) - mean**2, 0))
     size = np.abs(first + mean)
-    lost = (size > 1e5 * std) & (std > 1e-12 * size)  # nearer to 0 float32 is exact enough; below, rounding varies
+    lost = (size > 1e5 * std) & (std > 1e-13 * size)  # nearer to 0 float32 is exact enough; below, rounding varies
     far = vectors[:, lost].astype(np.float64)
     lost[lost] = (far - far.astype(np.float32)).std(axis=0) > 0.01 * std[lost]
     return lost

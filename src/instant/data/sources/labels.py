@@ -34,8 +34,7 @@ class Classes(NamedTuple):
 
 def read_labels(y: Any, what: str) -> Labels:
     """Whole numbers (-1 unlabelled) or names (None, NaN or "" unlabelled)."""
-    # A list goes in as objects: numpy would make the text "nan" of a NaN between names.
-    array = np.array(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+    array = np.asarray(one_by_one(y))
     if array.ndim != 1:
         raise InputError(f"{what}: expected one label a row, got an array of shape {array.shape}. Flatten it first.")
     if array.dtype.kind in "biuf":
@@ -58,6 +57,29 @@ def read_labels(y: Any, what: str) -> Labels:
             )
         values[row] = value
     return Labels(values.astype(np.str_), known)
+
+
+def one_by_one(y: Any) -> Any:
+    """A list as an array of objects, a masked array too: what is masked is not known.
+
+    As objects, because numpy would make the text "nan" of a NaN between names.
+
+    >>> one_by_one([np.array(3), None]).tolist(), one_by_one(np.ma.masked_array([3, 4], [False, True])).tolist()
+    ([3, None], [3, None])
+    """
+    if isinstance(y, np.ma.MaskedArray):
+        held = y.data.astype(object)
+        held[np.ma.getmaskarray(y)] = None
+        return held
+    return np.array([_held(value) for value in y], dtype=object) if isinstance(y, (list, tuple)) else y
+
+
+def _held(value: Any) -> Any:
+    """What an array or a tensor without dimensions holds, as a data set of tensors gives labels one by one."""
+    if value is np.ma.masked:
+        return None
+    single = getattr(value, "ndim", None) == 0 and not isinstance(value, np.generic)
+    return value.item() if single else value
 
 
 def _numbers(array: np.ndarray, what: str) -> Labels:
