@@ -80,8 +80,9 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
         calls[0] += 1
         return samples * (float("inf") if calls[0] == 8 else 1.0)
 
+    policies = weak, lambda samples, key: samples
     with pytest.raises(InputError) as error:
-        fit(recipe, split, run=run, callbacks=[Keep()], policies=(weak, lambda samples, key: samples))
+        fit(recipe, split, run=run, callbacks=[Keep()], policies=policies)
     assert str(error.value) == (
         "the loss stopped being a finite number at step 7 (in loss_supervised); the likely cause is too high a "
         "learning rate (optim.lr=0.05). Lower it, or set clip=1. The last good checkpoint, of step 6, is intact."
@@ -90,7 +91,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     tensors, step, _ = run.load_checkpoint()  # type: ignore[misc]
     assert step == 6
     assert all(bool(value.isfinite().all()) for value in tensors.values())
-    fit(recipe, split, run=run, resume=True)  # without the spoilt sample the run goes on from there
+    fit(recipe, split, run=run, resume=True, policies=policies)  # without the spoilt sample the run goes on from there
     assert run.finished
 
 

@@ -13,10 +13,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from folders import photos, plain, read
+from PIL import Image
 
 from instant.data.folder import cache, shards
 from instant.data.folder.read import read_own
@@ -65,14 +67,41 @@ def test_what_is_decoded_may_be_deleted(tmp_path: Path, home: Path, decodings: l
         assert np.array_equal(again.train.samples, pixels)
 
 
-def test_a_cut_store_says_what_helps(tmp_path: Path, home: Path, decodings: list[str]) -> None:
+@pytest.mark.parametrize("name", ["pixels.u8", "card.json", "survey.json"])
+@pytest.mark.parametrize("size", [0, 10])
+def test_a_damaged_store_is_made_anew(name: str, size: int, tmp_path: Path, home: Path, decodings: list[str]) -> None:
     table = photos(tmp_path / "p", count=10)
-    pixels, store = np.array(read(tmp_path / "p", table)[0].train.samples), next(home.rglob("pixels.u8"))
-    os.truncate(store, 100)
-    with pytest.raises(InputError, match=r"cut short: expected 1,920 bytes, got 100\. Delete it and load again"):
-        read(tmp_path / "p", table)  # 1,920: ten images of 3 x 8 x 8
-    store.unlink()
+    pixels = np.array(read(tmp_path / "p", table)[0].train.samples)
+    os.truncate(next(home.rglob(name)), size)
     assert np.array_equal(read(tmp_path / "p", table)[0].train.samples, pixels)
+
+
+def test_what_could_not_be_read_for_now_is_tried_again(
+    tmp_path: Path, decodings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that has gone and a memory that is full say nothing about the files; only their shard is decoded again."""
+    table = photos(tmp_path / "p", count=10, labelled=4)
+    (tmp_path / "p" / "009.png").write_text("no image")
+    fails: dict[str, Exception] = {"005.png": OSError(5, "Input/output error"), "006.png": MemoryError()}
+    plain_open = Image.open
+
+    def failing(path: Path, **options: Any) -> Image.Image:
+        if error := fails.get(path.name):
+            raise error
+        return plain_open(path, **options)
+
+    monkeypatch.setattr(Image, "open", failing)
+    source, flaws = read(tmp_path / "p", table)
+    assert len(source.train) == 7
+    assert flaws["005.png"] == "the file cannot be read: Input/output error"
+    assert flaws["006.png"] == "there was not enough memory to open it"
+    decodings.clear()
+    fails.clear()
+    source, flaws = read(tmp_path / "p", table)
+    assert (len(source.train), flaws.keys()) == (9, {"009.png"})
+    assert decodings == ["004.png", "005.png", "006.png", "007.png"]
+    assert len(read(tmp_path / "p", table)[0].train) == 9
+    assert len(decodings) == 4  # what is left is damaged for good
 
 
 def test_a_changed_file_is_seen_also_with_its_size_and_date(tmp_path: Path, decodings: list[str]) -> None:

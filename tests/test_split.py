@@ -231,12 +231,12 @@ def test_the_upper_reference_wants_every_label() -> None:
         (
             {"labels": 1380, "validation": 20},
             "class '8' of digits has 139 samples with a known label, expected at least 138 labelled and 2 validation; "
-            "ask for fewer labels.",
+            "ask for fewer of either.",
         ),
         (
             {"labels": None, "validation": 1400},
             "class '8' of digits has 139 samples with a known label, expected at least 1 labelled and 140 validation; "
-            "ask for fewer labels.",
+            "ask for fewer of either.",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -55,6 +56,16 @@ class Announcement(Callback):
             words += f", by the recipe {' '.join(options)}"
         words += f" from step {step} on; run folder {self.run}" if step else f"; run folder {self.run}"
         self.console.print(words, highlight=False, markup=False, soft_wrap=True)
+
+
+class AtStart(Callback):
+    """Does something once the run has begun."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self.action = action
+
+    def start(self, recipe: Recipe, split: Split, step: int) -> None:
+        self.action()
 
 
 class ProgressBar(Callback):

@@ -32,7 +32,7 @@ import instant
 from instant.backbones.registry import build, without_weights
 from instant.config import Recipe
 from instant.data.files import atomic, held
-from instant.data.folder.problems import Flaw, write_problems
+from instant.data.folder.problems import Flaw, require_list, write_problems
 from instant.data.source import Source
 from instant.data.split import Split, content_of, identify
 from instant.engine.checkpoint import load_tensors, save_tensors
@@ -169,6 +169,13 @@ class Run:
             state = f"files of the names a run uses ({', '.join(there)})"
         raise InputError(f"{self.path} already holds {state}; {remedy}choose another --out, or add --force.")
 
+    def require_not_its_own(self, out: Path) -> None:
+        """Refuse to write over the labels or the samples that the run was trained on, also where that is asked for."""
+        recipe = self.recipe()
+        for what, file in (("labels", recipe.label_file), ("samples", recipe.data)):
+            if file is not None and out.resolve() == Path(file).resolve():
+                raise InputError(f"--out {out} would replace the {what} of {self}; choose another name.")
+
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Hold the folder while training into it; the lock ends with the process, however that ends."""
@@ -271,6 +278,9 @@ class Run:
         except OSError as error:
             raise self._unwritable(error) from error
         return path if problems else None
+
+    def require_problems_free(self) -> None:
+        require_list(self.path / PROBLEMS)
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 

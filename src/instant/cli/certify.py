@@ -56,6 +56,7 @@ def certify(
     needed = [checks_needed(target, errors, confidence, candidates=candidates * planned) for errors in range(4)]
     if draw is not None and out is not None:
         require_free(out, force=force)
+        run.require_not_its_own(out)
         run.require_named(method)
         split = split_for(dataclasses.replace(recipe, method=method or recipe.method), source_for(recipe))
         audit = draw_sample(run, split, draw, seed=seed, planned=looks, method=method)

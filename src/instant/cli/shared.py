@@ -23,6 +23,9 @@ def key_values(words: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")
+        file = value if key == "labels" else word
+        if file.lower().endswith((".csv", ".tsv", ".txt", ".parquet", ".npy")) and (key == "labels" or not equals):
+            raise InputError(f"{word!r} is no setting; a file of labels is given as --labels {file}")
         if not equals or not key:
             raise InputError(f"{word!r} is not a setting; write key=value, for example labels=40 or optim.lr=0.01")
         if not value.strip():

@@ -17,6 +17,7 @@ from instant.errors import InputError
 if TYPE_CHECKING:
     from instant.choose import Choice
     from instant.config import Recipe
+    from instant.data.folder.problems import Flaw
     from instant.data.source import Source
     from instant.run import Run
 
@@ -47,7 +48,7 @@ def train(
     from instant.data.sources import SOURCES
     from instant.engine.build import split_for
     from instant.engine.fit import fit
-    from instant.progress import Announcement, ProgressBar
+    from instant.progress import Announcement, AtStart, ProgressBar
     from instant.report.warnings import Watch
     from instant.run import Run
 
@@ -75,15 +76,20 @@ def train(
     with ProgressBar(recipe.method, console) as bar:
         watch = Watch(bar.note)
         watching = [Announcement(run, console), bar, watch]
+        if (problems := job.problems) is not None:
+            watching.insert(0, AtStart(lambda: _tell(run, problems)))
         trained = fit(recipe, split, run=run, resume=resume is not None, force=force, callbacks=watching)
     _print_summary(trained.summary, run)
     try:
         show_report(run, split, with_baseline=baseline, method=recipe.method, told=watch.told)
     except Interrupted:
         raise
-    except Exception as error:  # whatever it is, the run is finished and kept
+    except (Exception, KeyboardInterrupt) as error:  # whatever it is, the run is finished and kept
         again = f"instant report {run.quoted}{run.method_option('--method ')}"
-        complain(f"the run is kept, but its report is not written ({error}); try again with: {again}")
+        why = "stopped" if isinstance(error, KeyboardInterrupt) else error
+        complain(f"the run is kept, but its report is not written ({why}); try again with: {again}")
+        if isinstance(error, KeyboardInterrupt):
+            raise
 
 
 class Job(NamedTuple):
@@ -92,6 +98,7 @@ class Job(NamedTuple):
     run: Run
     recipe: Recipe
     source: Source
+    problems: list[Flaw] | None = None  # of files of the user's own, still to be told
 
 
 def _resumed(run: Run, settings: dict[str, str], labels: Path | None) -> Job:
@@ -125,21 +132,27 @@ def _moved(run: Run, settings: dict[str, str], labels: Path | None) -> None:
 def _on_own_files(path: Path, labels: Path | None, settings: dict[str, str], out: Path | None, *, force: bool) -> Job:
     """Files of the user's own, with settings chosen for them; says which, and what is wrong with the files."""
     from instant.choose import prepare
-    from instant.data.folder.problems import Flaw
 
     method = settings.get("method", "instant")
-    run = _new_run(out, path.resolve().stem, settings.get("labels", "all"), method, settings.get("seed", 0))
+    whole = path.resolve()
+    name = whole.name if whole.is_dir() else whole.stem
+    run = _new_run(out, name, settings.get("labels", "all"), method, settings.get("seed", 0))
     run.require_free(force=force)
     problems: list[Flaw] = []
+    there = run.exists  # then the list in it is that run's, until it is certain that this one replaces it
     try:
         recipe, source, choices = prepare(path, labels, settings, problems)
-    except BaseException:
-        if not run.exists:  # else the list there is that of a run which is not replaced after all
-            say_problems(run.save_problems(problems), len(set(problems)))
-        raise
-    say_problems(run.save_problems(problems), len(set(problems)))
+    finally:
+        if not there:
+            _tell(run, problems)
+    if there and problems:
+        run.require_problems_free()
     _print_choices(choices)
-    return Job(run, recipe, source)
+    return Job(run, recipe, source, problems if there else None)
+
+
+def _tell(run: Run, problems: list[Flaw]) -> None:
+    say_problems(run.save_problems(problems), len(set(problems)))
 
 
 def _on_named_source(name: str, settings: dict[str, str], out: Path | None, *, force: bool) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -91,7 +92,11 @@ def _take(lock: Path) -> int:
         handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
         try:
             assert fcntl is not None
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print(f"waiting for another process that works on {lock.name[1:-5]}", file=sys.stderr, flush=True)
+                fcntl.flock(handle, fcntl.LOCK_EX)
             # A holder before us may have removed the file we waited on: that lock guards nothing any more.
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), lock.stat()):

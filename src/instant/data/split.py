@@ -146,7 +146,7 @@ def make_split(
             need = f"{max(wanted[k], 1)} labelled" + (f" and {held} validation" if held else "")
             raise InputError(
                 f"class {source.classes[k]!r} of {source.name} has {len(members)} samples with a known label, "
-                f"expected at least {need}; ask for fewer labels."
+                f"expected at least {need}; ask for fewer {'of either' if held else 'labels'}."
             )
     labelled = np.concatenate([members[: wanted[k]] for k, members in enumerate(shuffled)])
     held_out = np.concatenate([members[wanted[k] : wanted[k] + held] for k, members in enumerate(shuffled)])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from instant.data.progress import Report, counting
 from instant.data.split import Split
 from instant.data.store import Store, batches
 from instant.engine.device import choose_device
@@ -16,6 +18,8 @@ from instant.labelling.judge import Judge, Verdict, load_judge, require_rule
 from instant.labelling.thresholds import Thresholds
 from instant.run import Run
 from instant.types import MethodFunction
+
+MANY = 1000  # samples, from which on a person would rather see how far it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +58,11 @@ def decide(
     if store is not None and store.shape != shape:
         raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")
     judge.to(choose_device(device))
-    if store is not None:
-        return decide_rows(judge, store, np.arange(len(store)), classes, batch=batch)
-    return decide_rows(judge, split.train, split.pool, classes, np.arange(len(split.pool)), batch=batch)
+    rows, in_pool = (split.pool, np.arange(len(split.pool))) if store is None else (np.arange(len(store)), None)
+    with counting("deciding", len(rows), wanted=sys.stderr.isatty() and len(rows) >= MANY) as report:
+        return decide_rows(
+            judge, split.train if store is None else store, rows, classes, in_pool, batch=batch, report=report
+        )
 
 
 @torch.no_grad()
@@ -68,6 +74,7 @@ def decide_rows(
     in_pool: np.ndarray | None = None,
     *,
     batch: int | None = None,
+    report: Report = lambda done: None,
 ) -> Decisions:
     """Decisions about some samples of a store; each is its own, whatever the others are.
 
@@ -80,6 +87,7 @@ def decide_rows(
         index = None if in_pool is None else torch.from_numpy(in_pool[done : done + len(block)]).to(block.device)
         parts.append([part.cpu() for part in judge(block, index)])
         done += len(block)
+        report(done)
     columns = {name: torch.cat(column).contiguous().numpy() for name, column in zip(Verdict._fields, zip(*parts))}
     return Decisions(**columns, ids=rows, classes=classes, by_class=judge.by_class)
 

@@ -77,6 +77,7 @@ def label(
         raise InputError(f"--out {out} is no ordinary file, which the labels would replace; name another.")
     if path is not None and path.resolve() == out.resolve():
         raise InputError(f"--out {out} would replace the samples that are to be labelled; choose another name.")
+    run.require_not_its_own(out)
     with _writing(out), locked(out):
         if out.exists() and not force:
             raise InputError(f"{out} is there already; choose another --out, or add --force.")
@@ -92,6 +93,7 @@ def label(
         total = len(job.rows)
         parts = out.with_name(f"{out.name}.parts")
         _prepare(parts, {"run": run.fingerprint(), "block": block, "samples": total, **job.known_by})
+        report(0, total)
         shards, resumed = [], 0
         for number, start in enumerate(range(0, total, block)):
             places = slice(start, min(start + block, total))
@@ -137,6 +139,10 @@ def _from_path(path: Path, shape: tuple[int, ...], listed: Path) -> _Job:
     problems: list[Flaw] = []
     try:
         store, ids, by = open_samples(path, shape, problems)
+    except InputError as error:
+        if problems:
+            raise InputError(f"{error} What is wrong with each of them is listed in {listed}.") from error
+        raise
     finally:
         write_problems(listed, problems)
 

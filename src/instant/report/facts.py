@@ -17,7 +17,7 @@ from instant.labelling.decisions import Decisions, decide, mean_transition
 from instant.labelling.judge import load_judge
 from instant.report.baseline import find_baseline
 from instant.report.gallery import Group, gallery
-from instant.report.warnings import Warn, flooding, flooding_records, from_records, unequal
+from instant.report.warnings import Warn, flooding, flooding_records, from_records, lagging, unequal
 from instant.run import Run
 
 LOOKED_AT = 1024  # samples of the pool that T(x) is averaged over
@@ -123,6 +123,8 @@ def collect(run: Run, split: Split, method: str | None = None) -> Facts:
     if not floods and facts.accepted is not None:
         floods = flooding(facts.accepted.tolist(), "the accepted samples", recipe, split)
     facts.warnings.extend(floods)
+    if decisions is not None and not facts.warnings:
+        facts.warnings.extend(lagging(records, recipe, int(decisions.accepted.sum())))
     return facts
 
 

@@ -73,6 +73,21 @@ def from_records(records: Sequence[dict[str, Any]], recipe: Recipe) -> list[Warn
     return found
 
 
+def lagging(records: Sequence[dict[str, Any]], recipe: Recipe, accepted: int) -> list[Warn]:
+    """Nobody is accepted in the end, though the network in training accepted some: the averaged one is behind it."""
+    used = next((r["utilisation"] for r in reversed(records) if "utilisation" in r), 0.0)
+    if accepted or used <= FEW or not recipe.ema:
+        return []
+    return [
+        Warn(
+            "lag",
+            f"No sample is accepted in the end, though training used {100 * used:.0f} %: it is the averaged weights "
+            f"that decide, and in {recipe.steps} steps they have not followed. Train for more steps, or with a lower "
+            f"ema than {recipe.ema:g}.",
+        )
+    ]
+
+
 def flooding(called: Sequence[float], what: str, recipe: Recipe, split: Split) -> list[Warn]:
     """A class that takes far more of the calls, counts or shares, than it has of the labels."""
     calls, labels = np.asarray(called, float), np.bincount(split.targets, minlength=len(split.classes))

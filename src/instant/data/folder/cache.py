@@ -19,7 +19,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from instant.data.progress import counting
 from instant.data.sources.base import map_exact
 from instant.errors import InputError
 
-VERSION = 2  # of what `decode` makes of a file
+VERSION = 3  # of what `decode` makes of a file, and of the card beside it
 SHARD = 128  # images
 AHEAD = 8  # shards that wait for each worker, so that none is idle while a slow one is waited for
 
@@ -44,15 +44,18 @@ class Decoded(NamedTuple):
 
 
 def decoded(listing: Listing, home: Path, *, side: int, channels: int, progress: bool = True) -> Decoded:
-    """The images of a listing, from the cache below `home` or decoded now."""
+    """The images of a listing, from the cache below `home` or decoded now.
+
+    Files that cannot be read for now, as the disk or the memory fails, are left out, and tried again the next time.
+    """
     folder = home / listing.key / f"v{VERSION}-{side}x{channels}"
     pixels, card = folder / "pixels.u8", folder / "card.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
-            if not (card.exists() and pixels.exists()):
-                _build(listing, folder, pixels, card, side, channels, progress)
-        found = json.loads(card.read_text(encoding="utf-8"))
+            found = _kept(pixels, card)
+            if found is None:
+                found = _build(listing, folder, pixels, card, side, channels, progress)
         shape = (len(listing.names) - len(found["bad"]), channels, side, side)
         images = map_exact(pixels, shape) if shape[0] else np.empty(shape, np.uint8)
     except BrokenProcessPool as error:
@@ -67,7 +70,18 @@ def decoded(listing: Listing, home: Path, *, side: int, channels: int, progress:
     return Decoded(images, found["bad"], tuple(found["mean"]), tuple(found["std"]))
 
 
-def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, channels: int, progress: bool) -> None:
+def _kept(pixels: Path, card: Path) -> dict[str, Any] | None:
+    """What the card says about the array beside it; None where one of the two is not there, or not whole."""
+    try:
+        found = json.loads(card.read_text(encoding="utf-8"))
+        return found if pixels.stat().st_size == found["bytes"] else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _build(
+    listing: Listing, folder: Path, pixels: Path, card: Path, side: int, channels: int, progress: bool
+) -> dict[str, Any]:
     starts = range(0, len(listing.names), SHARD)
     parts = folder / "parts"
     parts.mkdir(exist_ok=True)
@@ -82,6 +96,7 @@ def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, 
             done += files
             report(done)
     bad: dict[str, str] = {}
+    again = []
     levels = np.zeros((channels, 256), np.int64)
     with atomic(pixels) as file:
         for at in starts:
@@ -89,10 +104,19 @@ def _build(listing: Listing, folder: Path, pixels: Path, card: Path, side: int, 
             bad |= content.bad
             levels += content.levels
             file.write(content.pixels)
+            if content.passing:
+                again.append(shard(at).path)
     mean, std = level_statistics(levels) if len(bad) < len(listing.names) else ((), ())
+    found = {"bad": bad, "mean": mean, "std": std, "bytes": pixels.stat().st_size}
+    if again:  # the next one decodes these shards once more, and joins all of them
+        card.unlink(missing_ok=True)
+        for path in again:
+            path.unlink()
+        return found
     with atomic(card, "w") as file:  # last: it means that the array is whole
-        json.dump({"bad": bad, "mean": mean, "std": std}, file)
+        json.dump(found, file)
     shutil.rmtree(parts)
+    return found
 
 
 def cores() -> int:

@@ -30,7 +30,11 @@ TURNS = {
 
 
 class Unreadable(Exception):
-    """A file that gives no image; the message is the reason."""
+    """A file that gives no image; the message is the reason. What is `passing` may be over when it is tried again."""
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        super().__init__(reason)
+        self.passing = passing
 
 
 def open_image(path: Path) -> Image.Image:
@@ -43,8 +47,8 @@ def open_image(path: Path) -> Image.Image:
         raise Unreadable("the content is no image of a known format") from None
     except Image.DecompressionBombError:
         raise Unreadable(f"it unpacks to more than {LIMIT:,} pixels") from None
-    except OSError as error:
-        raise Unreadable(f"the file cannot be read: {error.strerror or error}") from error
+    except (OSError, MemoryError) as error:
+        raise _for_now(error) or Unreadable(f"the file cannot be read: {error}") from error
     except Unreadable:
         raise
     except Exception as error:  # a damaged header makes Pillow's readers fail in many ways
@@ -65,8 +69,17 @@ def decode(path: Path, side: int, channels: int) -> np.ndarray:
         except Unreadable:
             raise
         except Exception as error:  # as above; one bad file must not end the run
-            raise Unreadable(f"the image is cut short or damaged ({error})") from error
+            raise _for_now(error) or Unreadable(f"the image is cut short or damaged ({error})") from error
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _for_now(error: Exception) -> Unreadable | None:
+    """What says nothing about the file: the memory is full, the disk has gone. Pillow's own errors have no number."""
+    if isinstance(error, MemoryError):
+        return Unreadable("there was not enough memory to open it", passing=True)
+    if isinstance(error, OSError) and error.errno is not None:
+        return Unreadable(f"the file cannot be read: {error.strerror}", passing=True)
+    return None
 
 
 def _square(image: Image.Image, side: int, channels: int) -> Image.Image:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -88,7 +89,9 @@ def match_labels(
         name = fits[0]
         if not label:
             continue
-        if name in found and alike(found[name]) != alike(label):
+        if name in disputed:
+            continue
+        if name in found and _class_alike(found[name]) != _class_alike(label):
             disputed.add(name)
             problems.append(Flaw(name, f"it has two labels, {found[name]!r} and {label!r}; neither is used"))
         elif name in found:
@@ -111,12 +114,17 @@ def alike(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
+def _class_alike(name: str) -> str:
+    """As `alike`; and 1.0, as programs write a 1 beside gaps, is 1."""
+    return re.sub(r"(?<=\d)\.0*$", "", alike(name)) if re.fullmatch(r"[+-]?\d+\.0*", name) else alike(name)
+
+
 def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, str]:
-    """Names that differ in case, spaces or composed letters only are one class, spelt as most of its files have it."""
+    """Names that differ in case, spaces, composed letters or a point zero only are one class, spelt as most have it."""
     counts = Counter(labels.values())
     classes: defaultdict[str, list[str]] = defaultdict(list)
     for label in sorted(counts):
-        classes[alike(label)].append(label)
+        classes[_class_alike(label)].append(label)
     kept = {label: max(group, key=lambda one: counts[one]) for group in classes.values() for label in group}
     for name, label in labels.items():
         if kept[label] != label:

@@ -39,7 +39,8 @@ def list_images(path: Path, label_file: Path | None, problems: list[Flaw]) -> Li
     labels = merge_spellings(_labels(path, listing.root, listing.names, table, label_file, problems), problems)
     if len(set(labels.values())) < 2:
         what = "no file has a label" if not labels else f"all labels are {next(iter(labels.values()))!r}"
-        raise InputError(f"{path}: {what}; expected labels of two classes or more. Label a few files of each class.")
+        where = label_file or path
+        raise InputError(f"{where}: {what}; expected labels of two classes or more. Label a few files of each class.")
     return listing._replace(labels=labels)
 
 

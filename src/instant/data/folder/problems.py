@@ -26,9 +26,9 @@ def shown(name: str) -> str:
 def write_problems(path: Path, problems: Iterable[Flaw]) -> None:
     """The table `file,reason`, in the order of the names, in place of an earlier one; none where nothing is wrong."""
     rows = sorted({Flaw(shown(name), shown(reason)) for name, reason in problems})
-    if path.exists() and not _is_list(path):
-        if rows:
-            raise InputError(f"{path} is there, and is no list of problems, which would take its place; move it away.")
+    if rows:
+        require_list(path)
+    elif path.exists() and not _is_list(path):
         return
     if not rows:
         path.unlink(missing_ok=True)
@@ -37,6 +37,12 @@ def write_problems(path: Path, problems: Iterable[Flaw]) -> None:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(Flaw._fields)
         table.writerows(rows)
+
+
+def require_list(path: Path) -> None:
+    """Refuse to take the place of another file of that name."""
+    if path.exists() and not _is_list(path):
+        raise InputError(f"{path} is there, and is no list of problems, which would take its place; move it away.")
 
 
 def _is_list(path: Path) -> bool:

@@ -1,8 +1,8 @@
 """A hundred images decoded into one file: what a worker process does. It must not need torch.
 
-A shard is a line of JSON (files without an image and why, counts of grey levels, a checksum) and then the pixels. It is
-renamed into place when it is whole, but not synced to the disk, for which a worker would wait longer than it should;
-the checksum tells when a power cut came in between, and then the shard is made again.
+A shard is a line of JSON (files without an image and why, whether that may pass, counts of grey levels, a checksum) and
+then the pixels. It is renamed into place when it is whole, but not synced to the disk, for which a worker would wait
+longer than it should; the checksum tells when a power cut came in between, and then the shard is made again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Shard(NamedTuple):
 
 class Content(NamedTuple):
     bad: dict[str, str]
+    passing: bool  # some of them may be readable the next time
     levels: np.ndarray
     pixels: bytes
 
@@ -57,7 +58,7 @@ def decode_shard(shard: Shard) -> int:
     """Write the shard; return how many files that were."""
     images = np.empty((len(shard.names), shard.channels, shard.side, shard.side), np.uint8)
     bad: dict[str, str] = {}
-    good = 0
+    passing, good = False, 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's remarks on metadata; what matters is raised
         for name in shard.names:
@@ -66,8 +67,10 @@ def decode_shard(shard: Shard) -> int:
                 good += 1
             except Unreadable as reason:
                 bad[name] = str(reason)
+                passing = passing or reason.passing
     pixels = images[:good]
-    header = {"bad": bad, "levels": count_levels(pixels).tolist(), "checksum": zlib.crc32(pixels.tobytes())}
+    levels, checksum = count_levels(pixels).tolist(), zlib.crc32(pixels.tobytes())
+    header = {"bad": bad, "passing": passing, "levels": levels, "checksum": checksum}
     temporary = shard.path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
         file.write(json.dumps(header).encode() + b"\n")
@@ -94,4 +97,4 @@ def _read(path: Path) -> Content | None:
         return None
     if zlib.crc32(pixels) != header["checksum"]:
         return None
-    return Content(header["bad"], np.array(header["levels"], np.int64), pixels)
+    return Content(header["bad"], header.get("passing", False), np.array(header["levels"], np.int64), pixels)

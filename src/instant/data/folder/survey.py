@@ -6,6 +6,7 @@ import json
 import statistics
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +41,7 @@ def survey(listing: Listing, home: Path) -> Survey | None:
     up to the first that differs.
     """
     kept = home / listing.key / "survey.json"
-    if kept.exists():
+    with suppress(OSError, ValueError, TypeError):  # not there, or damaged: it is made anew
         return Survey(**json.loads(kept.read_text(encoding="utf-8")))
     every = max(1, len(listing.names) // LOOKED_AT)
     with warnings.catch_warnings():
