@@ -66,6 +66,43 @@ def test_without_replacement_the_bound_errs_on_the_safe_side(population: int) ->
     assert 0.01 < worst <= 0.05
 
 
+@pytest.mark.parametrize("population", [20, 60])
+def test_of_a_known_number_the_bound_is_as_safe_and_never_lower(population: int) -> None:
+    worst = 0.0
+    for checks in range(1, population + 1, 3):
+        given = [0] * population
+        said = [[1] * e + [0] * (checks - e) + [-1] * (population - checks) for e in range(checks + 1)]
+        bounds = np.array([certify(given, each, complete=True).lower for each in said])
+        usual = np.array([certify(given, each).lower for each in said])
+        assert (bounds >= usual - 1 / population).all()  # it is a number of labels, out of so many
+        for right in range(population + 1):
+            chance = hypergeom.pmf(checks - np.arange(checks + 1), population, right, checks)
+            worst = max(worst, chance[bounds > right / population + 1e-12].sum())
+    assert 0.01 < worst <= 0.05
+
+
+def test_who_has_checked_them_all_knows() -> None:
+    certificate = certify(["a"] * 30 + ["b"] * 18, ["a"] * 30 + ["b"] * 17 + ["a"], target=0.95, complete=True)
+    assert certificate.lower == 47 / 48
+    assert [bound.lower for bound in certificate.classes] == [1.0, 17 / 18]
+    assert certificate.certified
+    assert not certify(["a"] * 48, ["a"] * 48, target=0.95).certified  # there may be more of them
+
+
+def test_checks_needed_of_a_known_number() -> None:
+    assert checks_needed(0.95, population=10**7) == checks_needed(0.95) == 59
+    for errors in (0, 1, 2):
+        n = checks_needed(0.95, errors, population=100)
+        found = [
+            certify([0] * 100, [1] * errors + [0] * (k - errors) + [-1] * (100 - k), complete=True) for k in (n - 1, n)
+        ]
+        assert found[0].lower < 0.95 <= found[1].lower
+    assert checks_needed(0.95, 5, population=100) == 100  # 5 of 100: only all of them tell
+    assert checks_needed(0.95, 6, population=100) == 101
+    refused = certify([0] * 100, [1] * 6 + [0] * 50 + [-1] * 44, target=0.95, complete=True)
+    assert "needs 101 with 6 errors, more than the 100 there are" in str(refused.refusal)
+
+
 # --- simulated audits -----------------------------------------------------------------------------------------
 
 AUDITS = 5000

@@ -53,7 +53,11 @@ def certify(
     planned = looks if looks is not None else audit.planned if audit is not None else 1
     if planned < 1:
         raise InputError(f"--looks {planned} must be 1 or more.")
-    needed = [checks_needed(target, errors, confidence, candidates=candidates * planned) for errors in range(4)]
+    there = None if audit is None else sum(audit.population.values())
+    needed = [
+        checks_needed(target, errors, confidence, candidates=candidates * planned, population=there)
+        for errors in range(4)
+    ]
     if draw is not None and out is not None:
         require_free(out, force=force)
         run.require_not_its_own(out)
@@ -77,4 +81,9 @@ def certify(
         raise typer.Exit(0 if found.certified and found.confidence >= confidence else 1)
     else:
         for errors, checks in enumerate(needed):
+            if there is not None and checks > there:
+                typer.echo(
+                    f"With {errors} wrong not even checking all {there:,} certifies {100 * target:g} % precision."
+                )
+                break
             typer.echo(f"{checks:,} random checks with {errors} wrong certify {100 * target:g} % precision.")

@@ -53,8 +53,9 @@ class Audit:
     def outlook(self, target: float, confidence: float, candidates: int = 1) -> str:
         """What the sample can show at best, and how many checks the target needs."""
         left, looks = self.spending(confidence)
-        best = lower_bound(len(self.drawn), 0, left, candidates=candidates * looks)
-        needed = checks_needed(target, 0, left, candidates=candidates * looks)
+        among, there = candidates * looks, sum(self.population.values())
+        best = lower_bound(len(self.drawn), 0, left, candidates=among, population=there)
+        needed = checks_needed(target, 0, left, candidates=among, population=there)
         short = "" if len(self.drawn) >= needed else f"; {100 * target:g} % needs {needed:,}"
         return f"If none is wrong they certify {rounded_down(best)} precision, with {100 * left:g} % confidence{short}."
 
@@ -150,6 +151,7 @@ def certify_run(
         target=target,
         candidates=candidates * looks,
         labels_spent=record["budget"]["total"],
+        complete=True,
     )
     run.save_audit(asdict(replace(audit, looks=sorted({*audit.looks, len(audit.drawn)}), labels=given)))
     return found

@@ -1,8 +1,10 @@
 """A lower bound on the precision of accepted labels, from a random sample that a person checked.
 
 Clopper and Pearson (1934): n checks with e errors certify at confidence 1 - a the precision p that solves
-P(at most e errors | n, p) = a. The bound is exact for samples with replacement; audits draw without, where it errs on
-the safe side (the more so the larger the share that was checked).
+P(at most e errors | n, p) = a. The bound is exact for samples with replacement; without, it errs on the safe side, the
+more so the larger the share that was checked. Where all that was accepted is known (`complete`), as in the audit of a
+run, it is the hypergeometric one instead: the largest number of wrong labels under which so few errors are more likely
+than a. Who checked them all then knows the precision.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
+from scipy.stats import beta, hypergeom
 
 from instant.data.sources.labels import MADE_TEXT, Labels, read_labels
 from instant.errors import InputError
@@ -46,6 +48,7 @@ class Certificate:
     confidence: float
     candidates: int  # thresholds, or looks, this one was chosen among
     target: float | None
+    complete: bool  # `accepted` are all there are, and the sample was drawn from them without replacement
     classes: tuple[ClassBound, ...]  # at the same confidence for all of them together
     budget: dict[str, int]  # labels a person gave: to train, to check, in all
 
@@ -59,7 +62,10 @@ class Certificate:
         """Why the target is not certified, in numbers."""
         if self.target is None or self.certified:
             return None
-        needed = checks_needed(self.target, self.errors, self.confidence, candidates=self.candidates)
+        all_there_are = self.accepted if self.complete else None
+        needed = checks_needed(
+            self.target, self.errors, self.confidence, candidates=self.candidates, population=all_there_are
+        )
         errors = _count(self.errors, "error")
         return (
             f"{_count(self.checked, 'check')} with {errors} support at most {rounded_down(self.lower)}; "
@@ -103,6 +109,7 @@ def certify(
     target: float | None = None,
     candidates: int = 1,
     labels_spent: int = 0,
+    complete: bool = False,
 ) -> Certificate:
     """The precision that a checked random sample certifies, overall and for every label.
 
@@ -112,6 +119,8 @@ def certify(
     candidates      how many thresholds were tried on checked samples before this one was chosen, or how often one
                     looked before stopping: each gets its share of the error
     labels_spent    labels given for training, to be counted with the checks
+    complete        True: `accepted` holds every accepted sample, not only those that were drawn, and each was drawn
+                    once at most; the bound is then that of so many labels, and exact where all were checked
 
     The overall bound holds with the confidence stated, and so do the bounds by label, all of them together.
 
@@ -132,8 +141,12 @@ def certify(
     names, member = np.unique(given.values, return_inverse=True)
     counts = [np.bincount(member[chosen], minlength=len(names)).tolist() for chosen in (slice(None), seen, wrong)]
     share = (1 - confidence) / candidates
+
+    def lower(accepted: int, checked: int, errors: int, share: float) -> float:
+        return _lower(checked, errors, share, accepted if complete else None)
+
     bounds = tuple(
-        ClassBound(name=str(name), accepted=n, checked=c, errors=e, lower=_lower(c, e, share / len(names)))
+        ClassBound(name=str(name), accepted=n, checked=c, errors=e, lower=lower(n, c, e, share / len(names)))
         for name, n, c, e in zip(names, *counts)
     )
     checks, errors = int(seen.sum()), int(wrong.sum())
@@ -141,19 +154,28 @@ def certify(
         accepted=len(given.values),
         checked=checks,
         errors=errors,
-        lower=_lower(checks, errors, share),
+        lower=lower(len(given.values), checks, errors, share),
         confidence=float(confidence),
         candidates=int(candidates),
         target=None if target is None else float(target),
+        complete=complete,
         classes=bounds,
         budget={"training": int(labels_spent), "checks": checks, "total": int(labels_spent) + checks},
     )
 
 
-def checks_needed(precision: float, errors: int = 0, confidence: float = 0.95, *, candidates: int = 1) -> int:
+def checks_needed(
+    precision: float,
+    errors: int = 0,
+    confidence: float = 0.95,
+    *,
+    candidates: int = 1,
+    population: int | None = None,
+) -> int:
     """How many random checks certify this precision when `errors` of them are wrong.
 
-    For a bound on each of K classes, `candidates=K` is the number of checks in every class.
+    For a bound on each of K classes, `candidates=K` is the number of checks in every class. `population` is how many
+    accepted labels there are in all; one more than that is the answer where not even checking them all would do.
 
     >>> [checks_needed(p) for p in (0.90, 0.95, 0.98, 0.99)]
     [29, 59, 149, 299]
@@ -164,17 +186,24 @@ def checks_needed(precision: float, errors: int = 0, confidence: float = 0.95, *
     _check_precision("precision", precision)
     _check_count("errors", errors)
     share = (1 - confidence) / candidates
+    most = None if population is None else population + 1
+
+    def enough_are(checks: int) -> bool:
+        return checks == most or _lower(checks, errors, share, population) >= precision
+
     below, enough = errors, max(1, 2 * errors)  # the bound grows with the checks: double, then halve the interval
-    while _lower(enough, errors, share) < precision:
+    while not enough_are(enough := enough if most is None else min(enough, most)):
         below, enough = enough, 2 * enough
     while enough - below > 1:
         middle = (below + enough) // 2
-        below, enough = (below, middle) if _lower(middle, errors, share) >= precision else (middle, enough)
+        below, enough = (below, middle) if enough_are(middle) else (middle, enough)
     return enough
 
 
-def lower_bound(checked: int, errors: int = 0, confidence: float = 0.95, *, candidates: int = 1) -> float:
-    """The precision that so many random checks with so many errors certify.
+def lower_bound(
+    checked: int, errors: int = 0, confidence: float = 0.95, *, candidates: int = 1, population: int | None = None
+) -> float:
+    """The precision that so many random checks with so many errors certify; `population` as above.
 
     >>> round(lower_bound(59), 4), round(lower_bound(59, candidates=2), 4)
     (0.9505, 0.9394)
@@ -184,12 +213,23 @@ def lower_bound(checked: int, errors: int = 0, confidence: float = 0.95, *, cand
     _check_count("errors", errors)
     if errors > checked:
         raise InputError(f"errors={errors} cannot be more than checked={checked}.")
-    return _lower(checked, errors, (1 - confidence) / candidates)
+    if population is not None and checked > population:
+        raise InputError(f"checked={checked} cannot be more than population={population}.")
+    return _lower(checked, errors, (1 - confidence) / candidates, population)
 
 
-def _lower(checked: int, errors: int, share: float) -> float:
-    """One-sided Clopper-Pearson: the precision under which so few errors have probability `share`."""
-    return float(beta.ppf(share, checked - errors, errors + 1)) if checked > errors else 0.0
+def _lower(checked: int, errors: int, share: float, population: int | None = None) -> float:
+    """One-sided Clopper-Pearson: the precision under which so few errors have probability `share`; or of so many."""
+    if population is None:
+        return float(beta.ppf(share, checked - errors, errors + 1)) if checked > errors else 0.0
+    wrong, most = errors, population - (checked - errors)  # more wrong ones make so few errors less probable
+    while wrong < most:
+        middle = (wrong + most + 1) // 2
+        if hypergeom.cdf(errors, population, middle, checked) > share:
+            wrong = middle
+        else:
+            most = middle - 1
+    return (population - wrong) / population
 
 
 def _read(accepted: Any, checked_labels: Any) -> tuple[Labels, Labels]:
