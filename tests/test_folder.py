@@ -373,6 +373,26 @@ def test_labels_that_fit_no_file_or_two(tmp_path: Path) -> None:
     assert not {"010.png", "a/same.png", "b/same.png"} & found.keys()
 
 
+def test_a_whole_number_with_a_point_is_the_same_class(tmp_path: Path) -> None:
+    """As programs write 1 where a column has gaps; 01 and 1.5 are other names."""
+    photos(tmp_path / "p", count=8)
+    rows = ("1", "1.0", "1", "2.", "2", "2", "01", "1.5")
+    table = tmp_path / "numbers.csv"
+    table.write_text("file,label\n" + "".join(f"{row:03d}.png,{name}\n" for row, name in enumerate(rows)))
+    source, flaws = read(tmp_path / "p", table)
+    assert source.classes == ("01", "1", "2", "1.5")
+    assert flaws.keys() == {"001.png", "003.png", "006.png", "007.png"}  # the last two have one label each
+    assert flaws["001.png"] == "its class '1.0' is taken as '1': two spellings of one class"
+
+
+def test_three_rows_of_a_file_are_one_dispute(tmp_path: Path) -> None:
+    photos(tmp_path / "p", count=8)
+    table = tmp_path / "three.csv"
+    table.write_text("file,label\n0.png,a\n000.png,cat\n000.png,dog\n000.png,cat\n001.png,cat\n002.png,dog\n")
+    _, flaws = read(tmp_path / "p", table)
+    assert flaws["000.png"] == "it has two labels, 'cat' and 'dog'; neither is used"
+
+
 def test_two_spellings_are_one_class(tmp_path: Path) -> None:
     photos(tmp_path / "p")
     (tmp_path / "l.csv").write_text("file,label\n000.png,Cat\n001.png,Cat\n002.png,cat\n003.png,dog\n004.png,dog\n")

@@ -336,3 +336,27 @@ def test_views_are_mirrored_unless_told(setting: str, expected: bool) -> None:
     recipe = small("own", None, "instant", batch=2, ratio=2).override({"mirror": setting, "device": "cpu"})
     feed = build_program(recipe, split_for(recipe, source)).feed
     assert feed.weak.mirror is expected
+
+
+def test_hand_made_labels_are_never_written_over(capsys: Capture) -> None:
+    photos(Path("photos"))
+    before = Path("labels.csv").read_bytes()
+    assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
+    for words in (["label", "run"], ["certify", "run", "--draw", "3"]):
+        said = refused([*words, "--out", "labels.csv", "--force"], capsys)
+        assert said == "instant: --out labels.csv would replace the labels of run; choose another name."
+    assert Path("labels.csv").read_bytes() == before
+
+
+def test_a_refused_command_takes_no_list_of_problems_away(capsys: Capture) -> None:
+    photos(Path("photos"))
+    Path("photos/bad.jpg").write_text("no image")
+    words = ["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]
+    assert main(words) == 0
+    assert problems("run").keys() == {"bad.jpg"}
+    Path("photos/bad.jpg").unlink()
+    assert "validation=3 is not divisible" in refused([*words, "--force", "validation=3"], capsys)
+    assert Run("run").finished
+    assert problems("run").keys() == {"bad.jpg"}
+    assert main([*words, "--force"]) == 0
+    assert not Path("run/problems.csv").exists()

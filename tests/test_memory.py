@@ -155,7 +155,7 @@ def test_labelled_samples_are_given_back(tmp_path: Path) -> None:
     np.save(path, np.zeros((2000, 5), np.float32))
     left: list[int] = []
     label(run, tmp_path / "x.csv", path=path, form="csv", block=500, report=lambda *_: left.append(resident(path)))
-    assert left == [0] * 4
+    assert left[1:] == [0] * 4  # the first is before any block
 
 
 def test_a_cpu_is_given_few_rows_at_once() -> None:

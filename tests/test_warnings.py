@@ -15,7 +15,7 @@ from instant.data.sources import arrays
 from instant.data.split import Split
 from instant.engine.build import split_for
 from instant.engine.fit import fit
-from instant.report.warnings import Warn, Watch, flooding, flooding_records, from_records, unequal
+from instant.report.warnings import Warn, Watch, flooding, flooding_records, from_records, lagging, unequal
 
 
 def record(step: int, used: float, threshold: float = 0.9, right: float | None = None) -> dict[str, Any]:
@@ -63,6 +63,15 @@ def test_thresholds_stuck_at_one() -> None:
     records = [record(step, 0.0, threshold=1.0) for step in (60, 80, 100)]
     assert kinds(from_records(records, RECIPE)) == ["threshold"]
     assert from_records([record(step, 0.1, threshold=0.99) for step in (60, 80, 100)], RECIPE) == []
+
+
+def test_averaged_weights_lag_behind() -> None:
+    records = [record(100, 0.75), {"step": 100, "accuracy": 0.5}]
+    assert kinds(lagging(records, RECIPE, accepted=0)) == ["lag"]
+    assert "training used 75 %" in lagging(records, RECIPE, accepted=0)[0].sentence
+    assert lagging(records, RECIPE, accepted=1) == []
+    assert lagging([record(100, 0.004)], RECIPE, accepted=0) == []  # nobody was, all the time
+    assert lagging(records, dataclasses.replace(RECIPE, ema=0.0), accepted=0) == []  # there is no average
 
 
 @pytest.mark.parametrize(
