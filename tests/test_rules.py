@@ -183,6 +183,14 @@ def test_whatever_t_is_the_margin_is_at_most_twice_what_the_first_class_leaves()
     torch.testing.assert_close(instance_margin(two, torch.ones(1, 2)), torch.tensor([0.2]))  # the bound is reached
 
 
+def test_instance_margin_of_a_sure_sample_is_no_rounding() -> None:
+    logits, inflow = torch.tensor([[20.0, 2.0, 1.0]]), torch.tensor([[0.9, 0.3, 0.2]])
+    p = torch.softmax(logits.double(), 1)[0]
+    expected = 0.9 * p[1] + 0.3 * p[1] + 0.2 * p[2]
+    found = instance_margin(torch.softmax(logits, 1), inflow)
+    torch.testing.assert_close(found, expected[None].float(), rtol=1e-4, atol=0)
+
+
 def test_instance_margin_with_identity_is_the_runner_up() -> None:
     probs = torch.tensor(PROBS)
     identity = torch.eye(3)[probs.argmax(1)]

@@ -23,7 +23,8 @@ def instance_margin(probs: Tensor, inflow: Tensor) -> Tensor:
     first = place[:, :1]
     stay = inflow.gather(1, first).squeeze(1)
     # the others' sum, not that of all less the first: of a sure sample rounding would leave nothing else
-    return stay * top[:, 1] + (inflow * probs.scatter(1, first, 0.0)).sum(1)
+    others = probs.masked_fill(torch.arange(probs.shape[1], device=probs.device) == first, 0.0)
+    return stay * top[:, 1] + (inflow * others).sum(1)
 
 
 class InstanceDependent(Rule):
