@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.datasets import make_blobs
 from torch import Tensor
 
 from instant import recipes
@@ -99,3 +100,12 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
     while not path.exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
+
+
+def blobs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Three clouds: samples, classes, and labels of which four a class are known."""
+    x, truth = make_blobs(150, centers=[(0, 0), (5, 0), (0, 5)], random_state=0)
+    y = np.full(150, -1)
+    for k in range(3):
+        y[np.flatnonzero(truth == k)[:4]] = k
+    return x, truth, y

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import signal
-import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +12,10 @@ import pandas as pd
 import pytest
 import torch
 from joblib import Parallel, delayed
+from runs import blobs
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_blobs, make_classification
+from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -29,12 +25,9 @@ from torch import Tensor
 
 from instant import InstanTClassifier, SemiSupervisedClassifier, SemiSupervisedKFold, arrays, fit, load, make_split
 from instant.cli import main
-from instant.engine import build
-from instant.estimator_labels import read_given
 from instant.estimator_samples import origin_of, seen_from
 from instant.labelling.judge import Judge
 from instant.match import Match
-from instant.progress import ProgressBar
 from instant.recipes import vectors
 from instant.rules import Rule
 from instant.run import Run
@@ -46,40 +39,12 @@ QUICK = {"steps": 60, "random_state": 0}
 EXEMPT = {"check_classifiers_classes": "-1 means unlabelled"}
 
 
-def blobs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Three clouds: samples, classes, and labels of which four a class are known."""
-    x, truth = make_blobs(150, centers=[(0, 0), (5, 0), (0, 5)], random_state=0)
-    y = np.full(150, -1)
-    for k in range(3):
-        y[np.flatnonzero(truth == k)[:4]] = k
-    return x, truth, y
-
-
 @pytest.mark.parametrize("model", [InstanTClassifier(steps=60), SemiSupervisedClassifier("freematch", steps=60)])
 @pytest.mark.filterwarnings("ignore")
 def test_what_scikit_learn_asks_of_every_estimator(model: Any) -> None:
     found = estimator_checks.check_estimator(model, expected_failed_checks=EXEMPT, on_skip=None)
     assert {entry["check_name"] for entry in found if entry["status"] == "xfail"} == set(EXEMPT)
     estimator_checks.check_classifiers_classes("SelfTrainingClassifier", model)  # with scikit-learn's own exemption
-
-
-@pytest.mark.parametrize("missing", [-1, None, np.nan, ""], ids=["-1", "None", "NaN", "empty"])
-def test_what_unlabelled_looks_like(missing: Any) -> None:
-    x, truth, y = blobs()
-    names = np.array(["ant", "bee", "cat"], object)
-    labels = (
-        y
-        if missing == -1
-        else np.where(y < 0, missing, names[y])
-        if missing != missing
-        else np.array([missing if k < 0 else names[k] for k in y], object)
-    )
-    model = InstanTClassifier(**QUICK).fit(x, labels)
-    expected = truth if missing == -1 else names[truth].astype(str)
-    assert model.classes_.tolist() == sorted(set(expected.tolist()))
-    assert (model.predict(x) == expected).mean() > 0.95
-    assert (model.transduction_ == expected).mean() > 0.95
-    assert (model.transduction_[y >= 0] == expected[y >= 0]).all()
 
 
 def test_what_is_known_after_fit() -> None:
@@ -189,136 +154,11 @@ def test_a_fit_that_fails_leaves_the_last_model() -> None:
     np.testing.assert_array_equal(model.predict_proba(x), before)
 
 
-def test_what_the_caller_has_told_torch_makes_no_difference() -> None:
-    x, _, y = blobs()
-    model = InstanTClassifier(steps=20, random_state=0)
-    expected = clone(model).fit(x, y).predict_proba(x)
-    for told in (torch.device("meta"), torch.autocast("cpu", torch.bfloat16), torch.inference_mode()):
-        with told:
-            fitted = clone(model).fit(x, y)
-            np.testing.assert_array_equal(fitted.predict_proba(x), expected)
-
-
 def test_a_seed_repeats_and_another_does_not() -> None:
     x, _, y = blobs()
     one, two, other = (InstanTClassifier(steps=20, random_state=seed).fit(x, y).predict_proba(x) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, two)
     assert np.abs(one - other).max() > 0
-
-
-def test_a_bar_when_asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    x, _, y = blobs()
-    InstanTClassifier(steps=20, random_state=0).fit(x, y)
-    assert capsys.readouterr().out == ""
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    InstanTClassifier(steps=20, random_state=0, verbose=True).fit(x, y)
-    assert "20/20" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="stopped being a finite number"):
-        InstanTClassifier(steps=20, random_state=0, verbose=True, settings={"optim.lr": 1e9}).fit(x, y)
-    assert "\x1b[?25h" in capsys.readouterr().out  # the cursor is back: the bar has let go of the terminal
-
-
-def test_ctrl_c_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any other exception scikit-learn takes for a setting that fails, and goes on with the next."""
-    x, _, y = blobs()
-    monkeypatch.setattr(ProgressBar, "step", lambda self, step: signal.raise_signal(signal.SIGINT))
-    model = InstanTClassifier(random_state=0, verbose=True)
-    with pytest.raises(KeyboardInterrupt, match="stopped after step 1"):
-        GridSearchCV(model, {"steps": [20, 30]}, cv=SemiSupervisedKFold(2)).fit(x, y)
-
-
-def test_ctrl_c_in_the_last_step_ends_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, _, y = blobs()
-    monkeypatch.setattr(ProgressBar, "step", lambda self, step: step == 3 and signal.raise_signal(signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt, match="stopped after step 3"):
-        InstanTClassifier(steps=3, random_state=0, verbose=True).fit(x, y)
-
-
-@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None])
-def test_a_signal_that_the_caller_deals_with_is_the_callers(handler: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    x, _, y = blobs()
-    monkeypatch.setattr(ProgressBar, "step", lambda self, step: signal.raise_signal(signal.SIGINT))
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        InstanTClassifier(steps=3, random_state=0, verbose=True).fit(x, y)
-        assert signal.getsignal(signal.SIGINT) == handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_a_seed_repeats_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch has one generator for all: who seeds it must draw from it before the next one seeds."""
-    x, _, y = blobs()
-    model = InstanTClassifier(steps=1, random_state=0)
-    expected = clone(model).fit(x, y).predict_proba(x)
-    network = build._network
-
-    def slow(*given: Any) -> Any:
-        time.sleep(0.1)
-        return network(*given)
-
-    monkeypatch.setattr(build, "_network", slow)
-    for one in Parallel(n_jobs=2, backend="threading")(delayed(clone(model).fit)(x, y) for _ in range(2)):
-        np.testing.assert_array_equal(one.predict_proba(x), expected)
-
-
-@contextmanager
-def float64_by_default() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-@pytest.mark.parametrize("around", [float64_by_default, torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("method", ["instant", "freematch"])
-def test_what_torch_was_told_before_changes_nothing(around: Any, method: str) -> None:
-    x, _, y = blobs()
-    expected = SemiSupervisedClassifier(method, steps=10, random_state=0).fit(x, y)
-    with around():
-        told = _told()
-        model = SemiSupervisedClassifier(method, steps=10, random_state=0).fit(x, y)
-        assert _told() == told
-        with pytest.raises(ValueError, match="finite number"):
-            SemiSupervisedClassifier(method, steps=10, random_state=0, settings={"optim.lr": 1e30}).fit(x, y)
-        assert _told() == told
-        found = model.decide(x)
-    weights = model.judge_.network.state_dict()
-    for name, value in expected.judge_.network.state_dict().items():
-        torch.testing.assert_close(weights[name], value, rtol=0, atol=0, msg=name)
-    np.testing.assert_array_equal(model.thresholds_, expected.thresholds_)
-    np.testing.assert_array_equal(found.tau, expected.decide(x).tau)
-
-
-def _told() -> tuple[torch.dtype, bool, bool]:
-    return torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-
-
-def test_the_last_to_leave_brings_back_the_default_dtype() -> None:
-    """It is one for all threads: the first to be done must not take it from the other."""
-    with float64_by_default():
-        first, last = build.plain_torch(), build.plain_torch()
-        first.__enter__()
-        last.__enter__()
-        first.__exit__(None, None, None)
-        assert torch.get_default_dtype() == torch.float32
-        last.__exit__(None, None, None)
-        assert torch.get_default_dtype() == torch.float64
-
-
-def test_only_labelled_rows_are_scored() -> None:
-    x, truth, y = blobs()
-    model = InstanTClassifier(**QUICK).fit(x, y)
-    wrong = np.where(np.arange(150) < 3, truth, -1)
-    wrong[0] = (truth[0] + 1) % 3
-    right = model.predict(x)[:3] == wrong[:3]
-    assert model.score(x, wrong) == right.mean() == 2 / 3
-    assert model.score(x, wrong, np.arange(150)) == 1  # 0 for the wrong row, 1 and 2 for the right ones
-    with pytest.raises(ValueError, match="nothing to score"):
-        model.score(x, np.full(150, -1))
-    gaps = np.array([None if k < 0 else k for k in y], object)  # which scikit-learn's accuracy_score does not take
-    assert cross_val_score(InstanTClassifier(**QUICK), x, gaps, cv=SemiSupervisedKFold(2, random_state=0)).mean() > 0.9
 
 
 @pytest.mark.parametrize(
@@ -358,106 +198,6 @@ def test_what_cannot_be_predicted_or_set() -> None:
         InstanTClassifier(settings={"lr": 0.1}).fit(x, y)
     with pytest.raises(ValueError, match="steps=0"):
         InstanTClassifier(steps=0).fit(x, y)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        lambda names: [name if row < 12 else np.nan for row, name in enumerate(names)],
-        lambda names: [name if row < 12 else -1 for row, name in enumerate(names)],
-        lambda names: pd.Series(np.where(np.arange(60) < 12, names, None)).astype("string"),
-        lambda names: pd.Series(np.where(np.arange(60) < 12, names, None)).astype("category"),
-    ],
-    ids=["list with NaN", "list with -1", "pandas text", "pandas category"],
-)
-def test_names_with_gaps_as_people_have_them(labels: Any) -> None:
-    names = np.array(["ant", "bee"], object)[np.arange(60) % 2]
-    x = np.random.default_rng(0).normal(size=(60, 2)) + 4 * (names == "bee")[:, None]
-    model = InstanTClassifier(**QUICK).fit(x, labels(names))
-    assert model.classes_.tolist() == ["ant", "bee"]
-    assert (model.transduction_ == names).mean() > 0.95
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        list,
-        tuple,
-        lambda y: np.array(list(y), object),
-        lambda y: list(y.astype(np.float32)),
-        lambda y: pd.Series(list(y), dtype=object),
-        lambda y: [None if k < 0 else k for k in y],
-        lambda y: pd.array(np.where(y < 0, None, y), dtype="Int64"),
-        lambda y: list(torch.from_numpy(y)),
-        lambda y: [np.array(k) for k in y],
-        lambda y: np.ma.masked_array(y.clip(0), y < 0),
-    ],
-    ids=[
-        "list",
-        "tuple",
-        "objects",
-        "list of float32",
-        "pandas objects",
-        "list with None",
-        "pandas Int64",
-        "list of tensors",
-        "list of arrays",
-        "masked",
-    ],
-)
-def test_numbers_with_gaps_as_people_have_them(labels: Any) -> None:
-    """list(y) holds numpy's numbers, which are no int: their -1 is no class either."""
-    y = np.array([0, -1, 2, -1, 0])
-    given = read_given(labels(y))
-    assert given.known.tolist() == [True, False, True, False, True]
-    assert given.labels[given.known].tolist() == [0, 2, 0]
-
-
-@pytest.mark.parametrize("kind", ["Int64", "UInt64", "int64[pyarrow]"])
-@pytest.mark.parametrize("as_given", [pd.Series, pd.array, pd.DataFrame], ids=["series", "array", "frame"])
-@pytest.mark.filterwarnings("ignore:A column-vector y")
-def test_whole_numbers_with_gaps_stay_exact(kind: str, as_given: Any) -> None:
-    """As floats, which pandas' gaps make of them elsewhere, numbers this large would be one class."""
-    if "pyarrow" in kind:
-        pytest.importorskip("pyarrow")
-    ids = [2**60 + 1, 2**60 + 2, 2**60 + 900]
-    given = read_given(as_given([ids[0], pd.NA, ids[2], ids[1]], dtype=kind))
-    assert given.known.tolist() == [True, False, True, True]
-    assert given.labels.dtype == np.int64
-    assert given.labels[given.known].tolist() == [ids[0], ids[2], ids[1]]
-
-
-def test_whole_numbers_beyond_int64_stay_exact() -> None:
-    ids = [1, 2**63 + 1, 2**63 + 2]
-    given = read_given([*ids, None])
-    assert given.labels[given.known].tolist() == ids
-    with pytest.raises(ValueError, match="Unknown label type"):
-        read_given([-5, 2**63 + 1])
-
-
-@pytest.mark.parametrize(
-    ("kind", "classes"), [("Int64", [2**60 + 1, 2**60 + 2, 2**60 + 900]), ("boolean", [False, True])]
-)
-def test_classes_are_of_the_kind_of_the_labels(kind: str, classes: list[Any]) -> None:
-    truth = np.arange(90) % len(classes)
-    x = np.random.default_rng(0).normal(size=(90, 3)) + 4 * np.eye(3)[truth]
-    y = pd.Series([classes[k] if row < 30 else pd.NA for row, k in enumerate(truth)], dtype=kind)
-    model = InstanTClassifier(**QUICK).fit(x, y)
-    assert model.classes_.tolist() == classes
-    assert model.predict(x).dtype == model.transduction_.dtype == model.classes_.dtype == np.array(classes).dtype
-    assert model.score(x, y) > 0.9
-
-
-@pytest.mark.parametrize("mark", ["-1", "nan", "None", "<NA>"])
-def test_a_gap_that_became_text_is_no_class(mark: str) -> None:
-    with pytest.raises(ValueError, match=f"y: '{mark}' stands among names as text; put '' or None"):
-        read_given(np.array(["cat", mark, "dog"]))
-
-
-def test_one_label_a_class_is_no_regression() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert read_given(np.concatenate([np.arange(30), np.full(70, -1)])).known.sum() == 30
 
 
 def test_a_second_fit_forgets_the_names_of_the_first() -> None:
@@ -577,11 +317,6 @@ def test_a_method_has_a_name() -> None:
     x, _, y = blobs()
     with pytest.raises(ValueError, match="method=None must be the name of a method"):
         SemiSupervisedClassifier(None).fit(x, y)  # type: ignore[arg-type]
-
-
-def test_names_and_numbers_do_not_mix() -> None:
-    with pytest.raises(ValueError, match="y: 1 is among names"):
-        InstanTClassifier(**QUICK).fit(np.zeros((3, 2)), ["a", 1, None])
 
 
 def test_the_command_gives_the_same_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

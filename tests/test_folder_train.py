@@ -344,7 +344,9 @@ def test_hand_made_labels_are_never_written_over(capsys: Capture) -> None:
     assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
     for words in (["label", "run"], ["certify", "run", "--draw", "3"]):
         said = refused([*words, "--out", "labels.csv", "--force"], capsys)
-        assert said == "instant: --out labels.csv would replace the labels of run; choose another name."
+        assert said == "instant: labels.csv would replace the labels of run; choose another name."
+    for words in (["report", "run", "--out"], ["export", "run", "--force", "--safetensors"]):
+        assert "labels.csv would replace the labels of run" in refused([*words, "labels.csv"], capsys)
     assert Path("labels.csv").read_bytes() == before
 
 

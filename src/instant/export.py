@@ -46,6 +46,7 @@ def export_onnx(
     classes, the shape, mean and deviation, as JSON.
     """
     require_free(path, force)
+    run.require_not_its_own(path)
     try:
         import onnx
         import onnxscript  # noqa: F401 (torch's exporter is written with it)
@@ -91,6 +92,7 @@ def export_onnx(
 def export_safetensors(run: Run, path: Path, *, force: bool = False) -> None:
     """Write the weights of the judged network, with what rebuilds it as the file's metadata."""
     require_free(path, force)
+    run.require_not_its_own(path)
     run.load_model()  # or a sentence: the two do not fit
     tensors, card = load_tensors(run.path / "model.safetensors")[0], _card(run)
     with _writing(path):

@@ -174,7 +174,7 @@ class Run:
         recipe = self.recipe()
         for what, file in (("labels", recipe.label_file), ("samples", recipe.data)):
             if file is not None and out.resolve() == Path(file).resolve():
-                raise InputError(f"--out {out} would replace the {what} of {self}; choose another name.")
+                raise InputError(f"{out} would replace the {what} of {self}; choose another name.")
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

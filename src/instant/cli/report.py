@@ -34,6 +34,8 @@ def report(
     recipe = run.recipe()
     run.summary()  # or a sentence: the run is not finished
     run.require_named(method)
+    if out is not None:
+        run.require_not_its_own(out)
     split = split_for(recipe, source_for(recipe))
     run.require_same(split)  # a page, or a baseline, of other data would replace the right one
     show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out, method=method)
