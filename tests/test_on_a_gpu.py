@@ -92,25 +92,26 @@ def test_every_way_draws_the_same_views() -> None:
                 assert torch.equal(views.index, feed(clock).index)
 
 
-@pytest.mark.parametrize("method", list(METHODS))
-def test_every_method_can_be_recorded(method: str) -> None:
-    program = build_program(*points(method, device="cuda", step="captured"))
+def run_recorded(program: Program) -> None:
+    """Five steps, as a CUDA graph."""
     said: list[str] = []
     program.announce = said.append
     for step in range(5):
         program(step)
     assert program.way == "captured", said
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_can_be_recorded(method: str) -> None:
+    program = build_program(*points(method, device="cuda", step="captured"))
+    run_recorded(program)
     assert np.isfinite(program.meter.read()["loss"])
 
 
 def test_learning_features_can_be_recorded() -> None:
     recipe, split = small_cifar(step="captured", contrast="40")
     program = build_program(features_recipe(recipe, split), split, method=contrastive)
-    said: list[str] = []
-    program.announce = said.append
-    for step in range(5):
-        program(step)
-    assert program.way == "captured", said
+    run_recorded(program)
     assert np.isfinite(program.meter.read()["loss_contrast"])
 
 
@@ -118,11 +119,7 @@ def test_learning_features_can_be_recorded() -> None:
 def test_every_estimator_of_T_can_be_recorded(transition: str) -> None:
     settings = {"device": "cuda", "step": "captured", "method.transition": transition}
     program = build_program(*points(**settings))
-    said: list[str] = []
-    program.announce = said.append
-    for step in range(5):
-        program(step)
-    assert program.way == "captured", said
+    run_recorded(program)
 
 
 def test_a_module_that_waits_for_the_host_runs_compiled_instead() -> None:
