@@ -489,7 +489,7 @@ def test_only_bad_files(tmp_path: Path) -> None:
         (tmp_path / "p" / name).write_text("no image")
     (tmp_path / "l.csv").write_text("file,label\na.jpg,x\nb.jpg,y\n")
     flaws: list[Flaw] = []
-    with pytest.raises(InputError, match="none of the 2 image files can be read"):
+    with pytest.raises(InputError, match=r"none of the 2 image files can be read\. Of the first: the "):
         read_own(tmp_path / "p", tmp_path / "l.csv", 8, flaws, progress=False)
     assert dict(flaws) == dict.fromkeys(("a.jpg", "b.jpg"), "the content is no image of a known format")
 

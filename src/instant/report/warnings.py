@@ -82,8 +82,8 @@ def lagging(records: Sequence[dict[str, Any]], recipe: Recipe, accepted: int) ->
         Warn(
             "lag",
             f"No sample is accepted in the end, though training used {100 * used:.0f} %: it is the averaged weights "
-            f"that decide, and in {recipe.steps} steps they have not followed. Train for more steps, or with a lower "
-            f"ema than {recipe.ema:g}.",
+            f"that decide, and in {recipe.steps} steps they may not have followed. Train for more steps, or with a "
+            f"lower ema than {recipe.ema:g}.",
         )
     ]
 

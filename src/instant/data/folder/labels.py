@@ -116,7 +116,7 @@ def alike(text: str) -> str:
 
 def _class_alike(name: str) -> str:
     """As `alike`; and 1.0, as programs write a 1 beside gaps, is 1."""
-    return re.sub(r"(?<=\d)\.0*$", "", alike(name)) if re.fullmatch(r"[+-]?\d+\.0*", name) else alike(name)
+    return re.sub(r"^([+-]?\d+)\.0*$", r"\1", alike(name))
 
 
 def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, str]:

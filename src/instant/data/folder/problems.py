@@ -26,13 +26,11 @@ def shown(name: str) -> str:
 def write_problems(path: Path, problems: Iterable[Flaw]) -> None:
     """The table `file,reason`, in the order of the names, in place of an earlier one; none where nothing is wrong."""
     rows = sorted({Flaw(shown(name), shown(reason)) for name, reason in problems})
-    if rows:
-        require_list(path)
-    elif path.exists() and not _is_list(path):
-        return
     if not rows:
-        path.unlink(missing_ok=True)
+        if _is_list(path):
+            path.unlink()
         return
+    require_list(path)
     with atomic(path, "w") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(Flaw._fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -82,9 +82,14 @@ def read_new(path: Path, shape: tuple[int, ...], problems: list[Flaw], *, progre
         found = decoded(listing, home, side=shape[1], channels=shape[0], progress=progress)
     problems += [Flaw(name, reason) for name, reason in found.bad.items()]
     if len(found.images) == 0:
-        raise InputError(f"{path}: none of the {len(listing.names):,} image files can be read; they are damaged.")
+        raise _none_readable(path, listing, found.bad.values())
     names = Names(shown(name) for name in listing.names if name not in found.bad)
     return New(Store(found.images, str(path)), names, listing.key)
+
+
+def _none_readable(path: Path, listing: Listing, reasons: Iterable[str]) -> InputError:
+    first = next(iter(reasons), "nothing is wrong with it by now; start again")
+    return InputError(f"{path}: none of the {len(listing.names):,} image files can be read. Of the first: {first}.")
 
 
 @contextmanager
@@ -110,8 +115,9 @@ def _read_images(
     listing = list_images(path, label_file, problems)
     seen = survey(listing, home)
     if seen is None:
-        problems += _reasons(listing)
-        raise InputError(f"{path}: none of the {len(listing.names):,} image files can be read; they are damaged.")
+        flaws = list(_reasons(listing))
+        problems += flaws
+        raise _none_readable(path, listing, (flaw.reason for flaw in flaws))
     chosen = side(seen) if callable(side) else side
     if chosen not in SIDES:
         raise InputError(f"side={chosen} must be from {SIDES[0]} to {SIDES[-1]} pixels.")

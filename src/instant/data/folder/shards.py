@@ -97,4 +97,4 @@ def _read(path: Path) -> Content | None:
         return None
     if zlib.crc32(pixels) != header["checksum"]:
         return None
-    return Content(header["bad"], header.get("passing", False), np.array(header["levels"], np.int64), pixels)
+    return Content(header["bad"], header["passing"], np.array(header["levels"], np.int64), pixels)
