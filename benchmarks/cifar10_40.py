@@ -6,8 +6,8 @@
     python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "fast: optim.lr=0.1"
 
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
-to another machine. But for "shorter", every run of a seed has the same labels, features, schedule and network, and only
-the method differs. Drawing needs matplotlib.
+to another machine. But for "shorter" and "longer", every run of a seed has the same labels, features, schedule and
+network, and only the method differs. Drawing needs matplotlib.
 
 A row of the csv is an evaluation on the test images, which decide nothing: the last one counts. What a change is worth
 is tried in trials, all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0,
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from instant.cli.shared import key_values
+from instant.config import Recipe
 from instant.engine.build import source_for, split_for
 from instant.errors import InputError
 from instant.recipes import RECIPES, resolve
@@ -44,6 +45,7 @@ METHODS = {  # what is compared: a name, and the settings it stands for
     "paper": (*ALIGNED, "method.kappa=labelled"),
     "self_adaptive": (*ALIGNED, "method.kappa=self_adaptive"),
     "shorter": ("method=instant", "contrast=12000", "steps=90000", "optim.lr=0.1", "optim.warmup=5000"),
+    "longer": ("method=instant", "steps=140000", "optim.lr=0.1", "optim.warmup=5000"),
 }
 PANELS = {
     "accuracy": "test accuracy",
@@ -60,8 +62,8 @@ COLUMNS = [
 
 TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[6:] if name not in BY_CLASS)]
 SETTINGS = {  # a row of the figure each: which images are labelled, and what the network starts from
-    ("usb", "features"): "features first,\nUSB's labels",
-    ("usb", "shared"): "the same features,\nUSB's labels",
+    ("usb", "features", "shared"): "features first,\nUSB's labels",
+    ("usb", "short"): "the same features,\nUSB's labels",
     ("usb", "scratch"): "from scratch,\nUSB's labels",
     ("seeded", "scratch"): "from scratch,\nother labels",
 }
@@ -249,7 +251,7 @@ def gather(options: argparse.Namespace) -> None:
         if not run.exists:
             continue
         recipe = run.recipe()
-        setting = recipe.draw, "features" if recipe.contrast else "shared" if recipe.pretrained else "scratch"
+        setting = recipe.draw, start_of(recipe)
         if run.finished:
             summaries[options.csv.with_suffix("") / "-".join(setting) / f"{run.path.name}.json"] = run.summary()
         rows += [
@@ -275,6 +277,13 @@ def gather(options: argparse.Namespace) -> None:
     _write(options.csv, COLUMNS, rows + [row for row in known if _run_of(row) not in gathered])
     for (name, seed, *setting), row in gathered.items():
         print(f"{name:13} {seed} {' '.join(setting):15}  step {row['step']:6}  {100 * row['accuracy']:.2f} %")
+
+
+def start_of(recipe: Recipe) -> str:
+    """With features of its own, with those of another run, for long or for the comparison of methods, or with none."""
+    if recipe.contrast or not recipe.pretrained:
+        return "features" if recipe.contrast else "scratch"
+    return "shared" if recipe.steps > 16_000 else "short"
 
 
 def command(run: Run) -> str:
@@ -314,7 +323,7 @@ def draw(options: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
 
     rows = _rows(options.csv)
-    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8 #f1c40f"
+    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8 #f1c40f #8e44ad"
     colours = dict(zip(METHODS, palette.split(), strict=True))
     size = {"nrows": len(SETTINGS), "ncols": len(PANELS), "figsize": (13, 10)}
     figure, axes = plt.subplots(**size, sharex="row", layout="constrained")
@@ -323,8 +332,8 @@ def draw(options: argparse.Namespace) -> None:
         for axis, column in zip(line, PANELS):
             axis.spines[["top", "right"]].set_visible(False)
             for job in JOBS:
-                wanted = (job.name, str(job.seed), *setting)
-                mine = [row for row in rows if _run_of(row) == wanted and row[column]]
+                wanted = [(job.name, str(job.seed), setting[0], start) for start in setting[1:]]
+                mine = [row for row in rows if _run_of(row) in wanted and row[column]]
                 steps, values = [int(row["step"]) / 1000 for row in mine], [float(row[column]) for row in mine]
                 style = {"linewidth": 1.6 if job.seed == 0 else 0.9, "linestyle": LINES[job.seed]}
                 axis.plot(steps, values, color=colours[job.name], **style)

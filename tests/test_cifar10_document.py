@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "InstanT": "instant",
+    "InstanT, longer and at 0.1": "longer",
     "InstanT, shorter and at 0.1": "shorter",
     "InstanT, the paper's kappa": "paper",
     "AdaMatch": "adamatch",
@@ -23,7 +24,7 @@ NAMES = {
 
 def test_the_table_is_the_last_evaluation_of_every_run() -> None:
     rows = _rows()
-    last = _last(row for row in rows if row["start"] != "shared")
+    last = _last(row for row in rows if row["start"] != "short")
     seen = set()
     for name, start, draw, seed, steps, accuracy, used, right in _table("| method | start | labels | seed | steps |"):
         row = last[NAMES[name], start, draw, seed]
@@ -44,23 +45,34 @@ def test_the_table_is_the_last_evaluation_of_every_run() -> None:
 
 
 def test_the_comparison_is_the_last_evaluation_of_every_run_from_the_same_features() -> None:
-    last = _last(row for row in _rows() if row["start"] == "shared")
+    last = _last(row for row in _rows() if row["start"] == "short")
     seen = set()
     for name, *cells, mean, used, right, threshold in _table("| method | seed 0 | seed 1 | seed 2 |"):
         accuracies = []
         for seed, cell in enumerate(cells):
             if cell:
-                run = NAMES[name], "shared", "usb", str(seed)
+                run = NAMES[name], "short", "usb", str(seed)
                 seen.add(run)
                 accuracies.append(100 * float(last[run]["accuracy"]))
                 assert last[run]["step"] == "16000"
                 assert cell == f"{accuracies[-1]:.2f} %", (name, seed)
         assert mean == (f"{sum(accuracies) / 3:.2f} %" if len(accuracies) == 3 else "")
-        first = last[NAMES[name], "shared", "usb", "0"]
+        first = last[NAMES[name], "short", "usb", "0"]
         assert used == f"{100 * float(first['utilisation']):.1f} %", name
         assert right == f"{100 * float(first['pseudo_label_accuracy']):.1f} %", name
         assert threshold == f"{float(first['threshold']):.3f}", name
     assert seen == set(last)
+
+
+def test_the_schedules_are_compared_as_they_were_evaluated() -> None:
+    runs = ("instant", "features", "usb", "1"), ("longer", "shared", "usb", "0"), ("longer", "shared", "usb", "1")
+    known = {(_run(row), row["step"]): f"{100 * float(row['accuracy']):.1f}" for row in _rows()}
+    table = _table("| learning rate | from 0.03, seed 1 |")
+    assert len(table) == 5
+    for _, *cells in table:
+        for run, cell in zip(runs, cells, strict=True):
+            accuracy, step = re.fullmatch(r"([\d.]+) % \(([\d,]+)\)", cell).groups()  # type: ignore[union-attr]
+            assert accuracy == known[run, step.replace(",", "")]
 
 
 def test_the_readme_has_every_result_of_instant() -> None:
