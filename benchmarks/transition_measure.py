@@ -170,6 +170,7 @@ def source_jobs(source: str, labels: Iterable[int], seeds: Iterable[int], settin
         for seed in seeds
         for number in labels
         for name, share in kinds
+        if share or "method.confident_from" not in settings  # which says nothing without them
     ]
 
 

@@ -232,6 +232,23 @@ def test_nobody_can_tell_is_wrong_even_where_a_class_is_called_so(run: Run, spli
     assert certify_run(run, fill(run, tmp_path / "todo.csv")).errors == called
 
 
+def test_a_class_may_be_called_none(run: Run, split: Split, tmp_path: Path) -> None:
+    """Though nothing is accepted as that."""
+    draw_sample(run, split, 10)
+    record = json.loads((run.path / "split.json").read_text())
+    record["classes"] = ["None", *record["classes"]]
+    (run.path / "split.json").write_text(json.dumps(record))
+    sheet = fill(run, tmp_path / "todo.csv")
+    first, *rest = sheet.read_text().splitlines()
+    place = first.split(",").index("label")
+    cells = rest[0].split(",")
+    cells[place] = "None"
+    sheet.write_text("\n".join([first, ",".join(cells), *rest[1:]]) + "\n")
+    found = certify_run(run, sheet)
+    assert found.errors == 1
+    assert {bound.name for bound in found.classes} <= set(split.classes)
+
+
 def test_every_planned_look_has_its_share(run: Run, split: Split, tmp_path: Path) -> None:
     for count in (30, 60):
         audit = draw_sample(run, split, count, planned=2)

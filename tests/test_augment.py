@@ -267,6 +267,14 @@ def test_cutout_of_the_policy_has_the_stated_sizes_and_colour(channels: int, fil
     assert torch.allclose(cover.mean(0), cover.mean(1), atol=0.02)
 
 
+def test_cutout_finds_its_place_in_a_wide_image():
+    views = Strong(False, 1, rounds=0)(torch.zeros(2000, 1, 8, 32, dtype=torch.uint8), random.root(4))
+    cover = (views == 123).double().mean(dim=(0, 1))
+    assert cover.mean(0).min() > 0.1 * cover.mean(0).max() > 0  # no column is left out, and no row
+    assert cover.mean(1).min() > 0.5 * cover.mean(1).max()
+    assert (views == 123).flatten(1).any(1).double().mean() > 0.9  # a centre outside would leave most images whole
+
+
 def test_copies_of_one_image_get_different_strong_views():
     image = SETS["rgb"][5]
     views = Strong(True, 3)(image.expand(64, 3, 32, 32), random.root(5))

@@ -64,6 +64,28 @@ def test_drop_path_draws_from_other_streams_than_the_feed() -> None:
     assert not [drop for drop in drops if random.fold(random.fold(drop.key, 5), drop.stream).tolist() in taken]
 
 
+def test_drop_path_of_a_network_for_t_follows_the_seed() -> None:
+    def keys(seed: str) -> set[tuple[int, ...]]:
+        settings = {"backbone": "vit_micro_4_16", "method.transition": "network", "seed": seed}
+        learner = build_program(*small(**settings)).learner
+        return {tuple(m.key.tolist()) for m in learner.modules() if isinstance(m, DropPath)}
+
+    assert len(keys("0")) == 2  # of the network that learns, and of T's
+    assert not keys("0") & keys("1")
+
+
+def test_clipping_takes_the_network_and_t_apart() -> None:
+    """T's own gradient, however long, leaves the network's step as long as it is allowed to be."""
+    settings = {"clip": "0.01", "optim.momentum": "0", "optim.nesterov": "false", "optim.weight_decay": "0"}
+    recipe, split = points(**settings, **{"optim.warmup": "0", "optim.lr": "1"})
+    program = build_program(recipe, split)
+    before = [p.detach().clone() for p in program.learner.model.parameters()]
+    program(0)
+    after = program.learner.model.parameters()
+    moved = torch.cat([(a.detach() - b).flatten() for a, b in zip(after, before)])
+    assert float(moved.norm()) == pytest.approx(0.01, rel=1e-3)
+
+
 def test_fully_supervised_trains_on_every_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*COMMAND[3:], "method=fully_supervised", "steps=3", "--out", str(tmp_path / "run")]
     assert main(words) == 0

@@ -19,8 +19,8 @@ from instant.match import Match
 from instant.methods import build_method
 from instant.mixmatch import MixMatch
 from instant.rules import Fixed
-from instant.transition import Identity, Transitions
-from instant.types import Prediction, Problem, Views
+from instant.transition import AnchorPoints, Identity, Transitions
+from instant.types import Prediction, Problem, Views, Wants
 
 LOG = math.log
 
@@ -95,8 +95,9 @@ def test_alignment_starts_from_the_first_batch_and_then_follows() -> None:
 
 def test_alignment_target_follows_the_labelled_predictions() -> None:
     align = Alignment(2, learn_target=True, momentum=0.9)
-    _, state = align(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1], [0.8, 0.2]]))
+    aligned, state = align(torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1], [0.8, 0.2]]))
     torch.testing.assert_close(state["target"], torch.tensor([0.535, 0.465]))  # .9 * .5 + .1 * .85
+    torch.testing.assert_close(aligned, torch.tensor([[0.535, 0.465]]))  # moved first, then used
 
 
 def test_alignment_keeps_a_balanced_batch() -> None:
@@ -258,6 +259,19 @@ def test_softmatch_aligns_for_the_weight_alone() -> None:
     assert float(out.loss) == pytest.approx(SUPERVISED - float(out.decision.weight[0]) * LOG(0.7))
 
 
+def test_what_t_watches_is_not_aligned() -> None:
+    """Anchor points are rows of the classifier's own probabilities."""
+    anchors = AnchorPoints(2)
+    method = Match(Fixed(0.9), align=Alignment(2), transitions=Transitions(anchors))
+    out = run(method, views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.8, 0.2]], [[0.7, 0.3], [0.2, 0.8]]))
+    torch.testing.assert_close(out.state["transitions.estimator.rows"], torch.tensor([[0.9, 0.1], [0.8, 0.2]]))
+
+
+def test_a_teacher_without_a_second_view_is_refused() -> None:
+    with pytest.raises(InputError, match="teaches a second view"):
+        Match(Fixed(0.9), from_teacher=True, wants=Wants(second="none"))
+
+
 def test_a_part_that_transitions_would_ignore_is_refused() -> None:
     own = Transitions(Identity(2))
     with pytest.raises(InputError, match="leave out loss"):
@@ -349,6 +363,21 @@ def test_mixmatch_without_mixing_is_sharpened_self_consistency() -> None:
     q = 0.8**2 / (0.8**2 + 0.2**2)  # mean of the views (.8, .2), sharpened
     out = run(method, given)
     assert float(out.loss) == pytest.approx(SUPERVISED + 4 * ((0.9 - q) ** 2 + (0.7 - q) ** 2) / 2, rel=1e-4)
+
+
+def test_mixmatch_mixes_a_row_and_its_target_with_the_same_partner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows and targets 0 -> 1 -> 2 -> 0, each .8 of its own."""
+    method = MixMatch(weight=4.0)
+    method.quantiles.fill_(0.8)
+    monkeypatch.setattr(random, "permutations", lambda key, count: torch.tensor([[1, 2, 0]]))
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1]], [[0.7, 0.3]])
+    z = [torch.tensor(row).log() for row in ([0.6, 0.4], [0.9, 0.1], [0.7, 0.3])]
+    q = 0.8**2 / (0.8**2 + 0.2**2)
+    y = [torch.tensor([1.0, 0.0]), torch.tensor([q, 1 - q]), torch.tensor([q, 1 - q])]
+    mixed = [(0.8 * z[i] + 0.2 * z[j], 0.8 * y[i] + 0.2 * y[j]) for i, j in ((0, 1), (1, 2), (2, 0))]
+    supervised = -(mixed[0][1] * mixed[0][0].log_softmax(0)).sum()
+    errors = [((logits.softmax(0) - target) ** 2).mean() for logits, target in mixed[1:]]
+    assert float(run(method, given).loss) == pytest.approx(float(supervised + 4 * sum(errors) / 2), rel=1e-4)
 
 
 def test_mixmatch_share_follows_beta() -> None:

@@ -20,7 +20,7 @@ from instant.data.sources import arrays
 from instant.data.split import Oracle, make_split
 from instant.engine.evaluate import evaluate_run
 from instant.engine.fit import fit
-from instant.engine.metrics import Meter
+from instant.engine.metrics import Meter, summarise_accuracy
 from instant.errors import InputError
 from instant.run import Run
 from instant.types import Decision, Output
@@ -82,11 +82,23 @@ def test_the_meter_by_hand() -> None:
     record = meter.read()
     assert record["threshold_by_class"] == [0.6, None, 0.9]
     assert record["threshold"] == pytest.approx(4.5 / 6)
+    assert record["threshold_quantiles"][0] == pytest.approx(0.5025)  # the middle of the bin from 0.5
     assert record["utilisation"] == pytest.approx(4 / 6)
     assert record["confidence"] == 1
     assert record["pseudo_label_accuracy"] == pytest.approx(3 / 4)  # of weight 4: rows 0, not 2, 0, 2
     assert (record["loss"], record["loss_u"]) == (0, 2)
     assert meter.read().keys() == {"loss", "loss_u"}  # it starts anew
+
+
+def test_the_meter_counts_no_row_whose_truth_is_unknown() -> None:
+    meter = Meter(Oracle(np.array([-1, 0, 1])), classes=2)
+    zero = torch.zeros(3).long()
+    meter.add(Output(torch.tensor(0.0), {}, {}, Decision(torch.arange(3), zero, *(torch.ones(3),) * 3)), zero[0])
+    assert meter.read()["pseudo_label_accuracy"] == 0.5
+
+
+def test_the_median_is_of_the_last_twenty() -> None:
+    assert summarise_accuracy([k / 100 for k in range(1, 26)])["accuracy_median20"] == pytest.approx(0.155)
 
 
 def test_evaluate_agrees_with_the_summary(finished: Run, capsys: pytest.CaptureFixture[str]) -> None:

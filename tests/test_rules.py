@@ -136,6 +136,16 @@ def test_flexmatch_starts_with_the_unused_as_the_largest() -> None:
     rule = Curriculum(2, 10, 0.8)
     threshold, _ = rule.threshold(seen([[0.9, 0.1]]))
     assert threshold.tolist() == [0]
+    commit(rule, {"last": torch.tensor([0, 0, 1] + [-1] * 7)})
+    threshold, _ = rule.threshold(seen([[0.9, 0.1], [0.1, 0.9]]))
+    # counts 2 and 1, unused 7: b = 2/7 and 1/7 -> .8 * b / (2 - b)
+    torch.testing.assert_close(threshold, torch.tensor([0.8 * 2 / 12, 0.8 * 1 / 13]))
+
+
+@pytest.mark.parametrize("probs", [[[0.9, 0.1], [0.6, 0.4]], [[0.6, 0.4], [0.9, 0.1]]])
+def test_flexmatch_keeps_what_is_sure_of_a_sample_that_a_batch_holds_twice(probs: list[list[float]]) -> None:
+    _, state = Curriculum(2, 3, 0.8).threshold(seen(probs, index=[1, 1]))
+    assert state["last"].tolist() == [-1, 0, -1]
 
 
 def test_freematch_moves_before_it_decides() -> None:

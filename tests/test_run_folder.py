@@ -101,3 +101,14 @@ def test_a_folder_that_cannot_be_made(below: str, tmp_path: Path, capsys: pytest
 
 
 # --- methods and ways -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["recipe.json", "split.json", "model.json", "model.safetensors", "reference.safetensors"]
+)
+def test_the_fingerprint_is_of_all_that_decides(finished: Run, tmp_path: Path, name: str) -> None:
+    shutil.copytree(finished.path, tmp_path / "run")
+    run = Run(tmp_path / "run")
+    assert run.fingerprint() == finished.fingerprint()
+    (run.path / name).write_bytes((run.path / name).read_bytes() + b" ")
+    assert run.fingerprint() != finished.fingerprint()

@@ -220,7 +220,7 @@ def test_what_no_data_speaks_of_is_forgotten() -> None:
 
 
 def test_anchor_points_by_hand() -> None:
-    anchors = AnchorPoints(2, decay=0.9)
+    anchors = AnchorPoints(2, fade=0.9)
     commit(anchors, anchors.observe(sight([[0.7, 0.3], [0.9, 0.1], [0.4, 0.6]], [0, 0, 1])))
     torch.testing.assert_close(anchors(STEP, STEP), torch.tensor([[0.9, 0.1], [0.4, 0.6]]))
     # records .9 and .6 fade to .81 and .54: .8 is below the first, .55 above the second and so the new anchor
@@ -298,11 +298,35 @@ def test_confident_samples_keep_t_from_the_identity() -> None:
         ({"confident": 0.5, "transition": "anchor"}, "anchor only watches"),
         ({"trained_on": "unlabelled", "transition": "dual_t"}, "dual_t only watches"),
         ({"confident": 0.5, "trained_on": "unlabelled"}, "set trained_on=labelled"),
+        ({"confident_from": 0.25}, "of no samples; set confident"),
+        ({"correct": False, "trained_on": "unlabelled"}, "takes T out of the unlabelled loss; set trained_on=labelled"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(options: dict, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         build_method("instant", problem(), **options)
+
+
+def test_confident_samples_join_after_their_share_of_the_run() -> None:
+    method = build_method("instant", problem(), confident=1.0, confident_from=0.25)
+    assert method.transitions.from_step == 25
+
+
+def test_a_sample_at_its_threshold_does_not_join() -> None:
+    assert well_above(torch.tensor([0.0, 0.1]), 1.0).tolist() == [0, 1]
+
+
+def test_a_network_of_its_own_looks_at_the_sample() -> None:
+    estimator = build_transition("network", problem()).eval()
+    matrix = estimator(torch.zeros(2, 4), torch.tensor([[0.0, 0, 0, 0], [1, -2, 3, 1]]))
+    assert not torch.allclose(matrix[0], matrix[1])
+
+
+def test_the_scale_of_the_features_does_not_matter_to_the_head() -> None:
+    head = TransitionHead(4, 3)
+    torch.nn.init.normal_(head.linear.weight)
+    features = torch.tensor([[1.0, -2, 3, 0.5]])
+    torch.testing.assert_close(head(5 * features + 1, features), head(features, features), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["head", "network"])

@@ -232,6 +232,10 @@ def instant(
     if not isinstance(transition_decay, int | float | None):
         raise InputError(f"method.transition_decay={transition_decay!r} must be none or a number, for example 0.1")
     estimator = build_transition(transition, p)
+    if confident_from and not confident:
+        raise InputError(f"method.confident_from={confident_from} says from when on, but of no samples; set confident.")
+    if trained_on == "unlabelled" and not correct:
+        raise InputError("method.correct=false takes T out of the unlabelled loss; set trained_on=labelled.")
     _check_trained(transition, estimator, trained_on, confident)
     steps = p.scaled(warmup) if warmup else 0
     threshold: Rule

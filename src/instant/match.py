@@ -66,6 +66,8 @@ class Match(Method):
             raise InputError(f"Match(transitions=...) has a loss of its own, for aligned labels; leave out {given}.")
         if transitions is not None and transitions.correct and target is not hard_target:
             raise InputError("Match(transitions=...) corrects the loss of the pseudo-label; leave out target.")
+        if from_teacher and wants.second == "none":
+            raise InputError("Match(from_teacher=True) teaches a second view; wants=Wants(second='none') has none.")
         self.rule = rule
         self.target = target
         self.loss = loss

@@ -27,7 +27,7 @@ from instant.data.sources import arrays
 from instant.data.split import Split
 from instant.engine.build import build_program
 from instant.engine.device import choose_device, choose_way, describe
-from instant.engine.step import Program
+from instant.engine.step import Program, convolutions
 from instant.types import Views
 
 resource: ModuleType | None
@@ -229,7 +229,8 @@ def _parts(program: Program, clock: Clock, effort: Effort) -> Parts:
 
 
 def _learn(program: Program, views: Views) -> None:
-    program.learner(views).loss.backward()
+    with convolutions(exact=program.learner.method.exact):
+        program.learner(views).loss.backward()
 
 
 def _peak(device: torch.device, *, reset: bool = False) -> int | None:

@@ -74,6 +74,22 @@ def blocks(samples: np.ndarray) -> Iterator[np.ndarray]:
         yield samples[start : start + rows]
 
 
+def as_bytes(images: np.ndarray, what: str) -> np.ndarray:
+    """Floats from 0 to 1 as grey levels, a part at a time."""
+    found = np.empty(images.shape, np.uint8)
+    start = 0
+    for part in blocks(images):
+        low, high = part.min(), part.max()
+        if part.dtype.kind != "f" or not (low >= 0 and high <= 1):
+            raise InputError(
+                f"{what}: expected images of uint8, or of floats from 0 to 1, got {part.dtype} from {low} to {high}. "
+                "Scale them, or convert 0 to 255 with .astype(numpy.uint8)."
+            )
+        found[start : start + len(part)] = np.rint(part * np.float32(255))
+        start += len(part)
+    return found
+
+
 def batches(
     store: Store, device: torch.device, rows: np.ndarray | None = None, *, batch: int | None = None
 ) -> Iterator[Tensor]:

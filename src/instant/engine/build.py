@@ -93,6 +93,7 @@ def build_program(
         )
     report = None if recipe.pretrained is None else load_pretrained(model, recipe.pretrained)
     set_seed(model, recipe.seed + 2**63)  # another root than the feed's, whose streams have the same numbers
+    set_seed(built, recipe.seed + 2**62)  # and than the model's: T(x) may have a network of its own
     if policies is None:
         policies = for_vectors(recipe.noise)
         if split.train.is_images:

@@ -177,8 +177,9 @@ class Program(nn.Module):
             output = self._forward(views)
             output.loss.backward()
         with torch.no_grad():
-            if self.clip:
-                nn.utils.clip_grad_norm_(self.learner.parameters(), self.clip)
+            if self.clip:  # apart: the method's own parameters have a loss of their own
+                for part in (self.learner.model, self.learner.method):
+                    nn.utils.clip_grad_norm_(part.parameters(), self.clip)
             self._account(output)
             for optimizer in self.optimizers:
                 optimizer.step()

@@ -142,11 +142,12 @@ def certify_run(
     for k in audit.predicted:
         rest[k] -= 1
     unseen = [k for k, number in rest.items() for _ in range(number)]
-    nobodys = UNSURE * (1 + max(map(len, record["classes"])))  # no label, even where a class is called "?"
-    said = [nobodys if given[i] == UNSURE else given[i] for i in audit.drawn]
+    classes = record["classes"]
+    place = {name: k for k, name in enumerate(classes)}  # a class may be called "None", or "?"
+    said = place | {UNSURE: len(classes)}
     found = certify(
-        [*audit.predicted, *unseen],
-        [*said, *([""] * len(unseen))],
+        [place[name] for name in (*audit.predicted, *unseen)],
+        [*(said[given[i]] for i in audit.drawn), *([-1] * len(unseen))],
         left,
         target=target,
         candidates=candidates * looks,
@@ -154,4 +155,4 @@ def certify_run(
         complete=True,
     )
     run.save_audit(asdict(replace(audit, looks=sorted({*audit.looks, len(audit.drawn)}), labels=given)))
-    return found
+    return replace(found, classes=tuple(replace(bound, name=classes[int(bound.name)]) for bound in found.classes))

@@ -13,8 +13,7 @@ from instant.data.folder.array_file import ARRAYS
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import read_new
 from instant.data.folder.table import TABLES
-from instant.data.store import Store
-from instant.data.store import blocks as parts_of
+from instant.data.store import Store, as_bytes
 from instant.errors import InputError
 from instant.labelling.probabilities import as_array
 
@@ -87,19 +86,4 @@ def as_store(x: Any, shape: tuple[int, ...], name: str = "X") -> Store:
             f"{name}: expected {kind} of shape {shape}, as the run was trained on, got {array.shape[1:]}. Bring them "
             "to that size first."
         )
-    return Store(images if images.dtype == np.uint8 else _bytes(images, name), name)
-
-
-def _bytes(images: np.ndarray, name: str) -> np.ndarray:
-    """Floats from 0 to 1 as bytes, a part at a time."""
-    found = np.empty(images.shape, np.uint8)
-    start = 0
-    for part in parts_of(images):
-        low, high = part.min(), part.max()
-        if part.dtype.kind != "f" or not (low >= 0 and high <= 1):
-            raise InputError(
-                f"{name}: expected images of uint8, or of floats from 0 to 1, got {part.dtype} from {low} to {high}."
-            )
-        found[start : start + len(part)] = np.rint(part * np.float32(255))
-        start += len(part)
-    return found
+    return Store(images if images.dtype == np.uint8 else as_bytes(images, name), name)

@@ -30,5 +30,7 @@ class Curriculum(Rule):
         counts = counts.scatter_add(0, self.last + 1, torch.ones_like(self.last, dtype=counts.dtype))
         status = counts[1:] / counts.max()
         threshold = self.value * (status / (2 - status))[label]
-        kept = torch.where(confidence >= self.value, label, self.last[seen.index])
-        return threshold, {"last": self.last.scatter(0, seen.index, kept)}
+        sure = torch.where(confidence >= self.value, label, -1)
+        # a sample may be drawn twice and be sure once: of two writes nobody promises which comes last
+        claimed = torch.full_like(self.last, -1).scatter_reduce(0, seen.index, sure, "amax")
+        return threshold, {"last": torch.where(claimed >= 0, claimed, self.last)}

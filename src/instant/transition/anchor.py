@@ -13,15 +13,15 @@ class AnchorPoints(Transition):
     """T_ij = P(j | x_i), x_i = argmax_x P(i | x) over the unlabelled rows (theorem 3).
 
     The paper searches the whole set once. Here the record of each class is kept from step to step and fades by
-    `decay`, so that a surer, or just newer, sample takes its place while the classifier learns. No labels enter.
+    `fade`, so that a surer, or just newer, sample takes its place while the classifier learns. No labels enter.
     """
 
     best: Tensor
     rows: Tensor
 
-    def __init__(self, classes: int, *, decay: float = 0.99, start: float = 0.95) -> None:
+    def __init__(self, classes: int, *, fade: float = 0.99, start: float = 0.95) -> None:
         super().__init__()
-        self.decay = decay
+        self.fade = fade
         self.register_buffer("best", torch.zeros(classes))  # P(i | x_i), faded
         self.register_buffer("rows", near_identity(classes, start))
 
@@ -30,7 +30,7 @@ class AnchorPoints(Transition):
 
     def observe(self, sight: Sight) -> State:
         best, place = sight.probs.max(0)
-        faded = self.decay * self.best
+        faded = self.fade * self.best
         newer = best > faded
         return {
             "best": torch.where(newer, best, faded),

@@ -10,7 +10,7 @@ import numpy as np
 from instant.data.source import Source
 from instant.data.sources.base import image_statistics
 from instant.data.sources.labels import find_classes, number, read_labels
-from instant.data.store import Store, blocks, not_finite
+from instant.data.store import Store, as_bytes, blocks, not_finite
 from instant.errors import InputError
 
 Channels = Literal["first", "last"]
@@ -88,7 +88,8 @@ def _samples(x: Any, what: str, channels: Channels | None) -> np.ndarray:
         )
     if array.ndim == 2:
         return _vectors(array, what)
-    return _bytes(array[:, None] if array.ndim == 3 else _channels_first(array, what, channels), what)
+    images = array[:, None] if array.ndim == 3 else _channels_first(array, what, channels)
+    return np.ascontiguousarray(images) if images.dtype == np.uint8 else as_bytes(images, what)
 
 
 def _as_array(x: Any, what: str) -> np.ndarray:
@@ -185,18 +186,6 @@ def _channels_first(array: np.ndarray, what: str, channels: Channels | None) -> 
             f"colour first."
         )
     return array if channels == "first" or not last else array.transpose(0, 3, 1, 2)
-
-
-def _bytes(images: np.ndarray, what: str) -> np.ndarray:
-    if images.dtype == np.uint8:
-        return np.ascontiguousarray(images)
-    low, high = images.min(), images.max()
-    if images.dtype.kind != "f" or not (low >= 0 and high <= 1):
-        raise InputError(
-            f"{what}: expected images of uint8, or of floats from 0 to 1, got {images.dtype} from {low} to {high}. "
-            f"Scale them, or convert 0 to 255 with .astype(numpy.uint8)."
-        )
-    return np.rint(images * np.float32(255)).astype(np.uint8, order="C")
 
 
 def _vector_statistics(vectors: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
