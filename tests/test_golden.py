@@ -5,7 +5,6 @@ To change one on purpose, run `python tests/test_golden.py` and commit the files
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,10 @@ STEPS = 6
 
 
 def trajectory(method: str) -> list[float]:
-    recipe = dataclasses.replace(digits(labels=10, method=method), batch=8, ratio=2, device="cpu", step="eager")
+    """With small steps: large ones make ten times more of a rounding error, every step."""
+    recipe = digits(labels=10, method=method).override(
+        {"batch": "8", "ratio": "2", "optim.lr": "0.001", "device": "cpu", "step": "eager"}
+    )
     program = build_program(recipe, split_for(recipe, load("digits")))
     losses = []
     for step in range(STEPS):
@@ -33,8 +35,8 @@ def trajectory(method: str) -> list[float]:
 @pytest.mark.parametrize("method", METHODS)
 def test_trajectory(method: str) -> None:
     expected = np.loadtxt(GOLDEN / f"{method}.txt")
-    # rounding differs between processors and grows with the steps; a changed formula shows from the first
-    np.testing.assert_allclose(trajectory(method), expected, rtol=2e-3)
+    # rounding differs between processors and grows with the steps, up to 1e-4 between those tried
+    np.testing.assert_allclose(trajectory(method), expected, rtol=1e-3)
 
 
 if __name__ == "__main__":
