@@ -191,6 +191,25 @@ def test_json_and_csv_of_the_command(tmp_path: Path, capsys: Capture):
         assert [row["method"] for row in csv.DictReader(file)] == ["fixmatch", "supervised"]
 
 
+def test_a_csv_that_cannot_be_written_loses_no_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+):
+    words = ["bench", "step", "digits", *TINY, "method=supervised", *SHORT, "--json", "--csv"]
+    assert main([*words, str(tmp_path / ("x" * 255))]) == 2  # no room for the name of a lock: said before it measures
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert "cannot be written (File name too long); name another file." in said
+
+    def full(path: Path, mode: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("instant.bench.report.atomic", full)
+    assert main([*words, str(tmp_path / "step.csv")]) == 2
+    out, said = capsys.readouterr()
+    assert [row["method"] for row in json.loads(out)] == ["supervised"]
+    assert "step.csv cannot be written (No space left on device); name another file." in said
+
+
 def test_synthetic_is_the_source_when_none_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Capture):
     monkeypatch.setattr("instant.bench.command.synthetic", lambda: synthetic(100))
     settings = ["method=supervised", "backbone=small_cnn", *TINY]

@@ -18,6 +18,7 @@ from instant import recipes
 from instant.algorithms import METHODS
 from instant.backbones import BACKBONES, build
 from instant.cli import main
+from instant.cli.shared import say
 from instant.data.sources import SOURCES, arrays, load
 from instant.data.split import make_split
 from instant.demo import label_spreading, run_demo
@@ -111,6 +112,8 @@ def refused(words: list[str], capsys: Capture) -> str:
         ("backbone=vit_s_2_32", "vit_s_2_32 takes images of 32x32, the samples are 16x16"),
         ("backbone.depth=3", "small_cnn has no argument 'depth'"),
         ("backbone.bn_momentum=abc", "small_cnn cannot be built with backbone.bn_momentum=abc"),
+        ("backbone.width=1.5", "small_cnn cannot be built with backbone.width=1.5"),
+        ("operations=101", "operations=101 must be at most 100"),
         ("backbone.width=99999999", "small_cnn cannot be built with backbone.width=99999999"),
         ("noise=0.2", "noise= is for vectors, and digits has images; leave it out."),
         ("neighbours=5", "neighbours= is for vectors, and digits has images; leave it out."),
@@ -443,3 +446,30 @@ def test_pretrained_weights_say_what_matched(tmp_path: Path, capsys: Capture) ->
     shown = " ".join(capsys.readouterr().out.split())
     assert f"{len(weights) - 2} of {len(weights)}" in shown, shown
     assert "head" in shown
+
+
+def test_a_report_replaces_no_file_unasked(finished: Run, tmp_path: Path, capsys: Capture) -> None:
+    thesis = tmp_path / "thesis.html"
+    thesis.write_text("mine")
+    words = ["report", str(finished.path), "--out"]
+    assert "thesis.html is there already; choose another name, or add --force." in refused(
+        [*words, str(thesis)], capsys
+    )
+    assert thesis.read_text() == "mine"
+    for name in ("recipe.json", "model.safetensors", "checkpoint/state.safetensors"):
+        said = refused([*words, str(finished.path / name), "--force"], capsys)
+        assert f"would replace the {name} of {finished}" in said
+    assert main([*words, str(thesis), "--force"]) == 0
+    assert "<html" in thesis.read_text()
+
+
+def test_names_are_printed_as_they_are(capsys: Capture) -> None:
+    say("report: e:fire:x/[b]report.html")
+    assert capsys.readouterr().out == "report: e:fire:x/[b]report.html\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["train", ""], ["train", "digits", "--out", ""], ["train", "digits", "--out= "], ["report", " "]]
+)
+def test_an_empty_word_is_no_name(words: list[str], capsys: Capture) -> None:
+    assert "a word of the command is empty" in refused(words, capsys)

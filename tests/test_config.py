@@ -153,6 +153,7 @@ def test_settings_are_checked_together_in_any_order() -> None:
             "thresholds are relative to the others.",
         ),
         ("clip", "nan", "clip=nan must be 0 or more."),
+        ("noise", "inf", "noise=inf must lie in [0, 100]: it is a deviation in standardised features."),
         ("memory", "nan", "memory=nan must be 0 or more MiB, or none for half of what is free."),
         ("validation", "-10", "validation=-10 must be 0 or more."),
         ("contrast", "-1", "contrast=-1 must be 0 or more."),

@@ -211,10 +211,10 @@ def test_no_label_is_looked_at(straight: Run, tmp_path: Path) -> None:
 
 def test_the_partner_is_found_more_and_more_often(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
-    fit(*small(contrast="60", steps="1"), run=run)
+    fit(*small(contrast="120", steps="1"), run=run)
     found = [record["partner_found"] for record in run.features.history()]
-    assert len(found) == 12
-    assert found[-1] > 1.5 * found[0]
+    assert len(found) == 24
+    assert sum(found[-6:]) > 1.5 * sum(found[:6])
     assert "accuracy" not in run.features.history()[-1]  # nobody has told it of classes
 
 

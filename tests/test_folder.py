@@ -55,6 +55,17 @@ def test_rows_are_the_files_they_say(tmp_path: Path) -> None:
     assert source.std == pytest.approx((np.sqrt(200 / 3) / 255, 1, 1))
 
 
+def test_a_folder_named_for_no_label_is_no_class(tmp_path: Path) -> None:
+    for name in ("cat", "dog ", "-1", "nan"):
+        (tmp_path / "p" / "labelled" / name).mkdir(parents=True)
+        plain((9, 9, 9)).save(tmp_path / "p" / "labelled" / name / "1.png")
+    source, flaws = read(tmp_path / "p")
+    assert source.classes == ("cat", "dog")
+    assert flaws["labelled/-1/1.png"] == "'-1' stands for no label; it counts as unlabelled"
+    assert flaws["labelled/nan/1.png"] == "'nan' stands for no label; it counts as unlabelled"
+    assert len(source.train) == 4
+
+
 def test_a_folder_for_each_class(tmp_path: Path) -> None:
     for name in (
         "labelled/cat/1.png",

@@ -294,6 +294,10 @@ def test_the_command_writes_it(
     assert out.read_text(encoding="utf-8") == first
     assert f"report: {out}" in capsys.readouterr().out
     assert main(["report", str(folder), "--out", str(tmp_path / "no" / "such.html")]) == 2
+    assert "such.html: there is no folder" in capsys.readouterr().err
+    assert main(["report", str(folder), "--out", str(tmp_path / ("x" * 300))]) == 2
+    assert "cannot be written (File name too long)" in capsys.readouterr().err
+    assert main(["report", str(folder), "--out", str(tmp_path / ("x" * 240 + ".html"))]) == 2  # no room for a temporary
     assert "the report cannot be written to" in capsys.readouterr().err
 
     def fails(*_: object) -> None:

@@ -74,6 +74,10 @@ class Recipe:
         for name in ("steps", "batch", "ratio", "operations", "log_every", "evaluate_every", "checkpoint_every"):
             if not 1 <= getattr(self, name) < 2**31:
                 raise InputError(f"{name}={getattr(self, name)} must be at least 1 and below 2^31.")
+        if self.operations > 100:
+            raise InputError(f"operations={self.operations} must be at most 100: each is done to every strong view.")
+        if not self.noise <= 100:
+            raise InputError(f"noise={self.noise} must lie in [0, 100]: it is a deviation in standardised features.")
         if not 0 <= self.ema < 1:
             raise InputError(f"ema={self.ema} must lie in [0, 1); 0 means no averaging.")
         if not 0 <= self.strong_labels < 1:

@@ -36,7 +36,7 @@ def run_demo(
     out: Path, *, seed: int = 0, labels: int = 10, force: bool = False, console: Console | None = None
 ) -> dict[str, float]:
     """Train the supervised baseline and InstanT, fit LabelSpreading, and print a table of the three."""
-    console = console or Console()
+    console = console or Console(emoji=False)
     methods = {"supervised": "supervised", "InstanT": "instant"}
     for method in methods.values():
         Run(out / method).require_free(force=force)

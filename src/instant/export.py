@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from instant.data.files import atomic
+from instant.data.files import atomic, require_free
 from instant.engine.checkpoint import load_tensors, write_tensors
 from instant.errors import InputError
 from instant.labelling.judge import Judge, load_judge
@@ -45,7 +45,7 @@ def export_onnx(
     them itself. Of a method without thresholds there are label and probabilities only. The model's metadata holds the
     classes, the shape, mean and deviation, as JSON.
     """
-    require_free(path, force)
+    require_free(path, force=force)
     run.require_not_its_own(path)
     try:
         import onnx
@@ -91,22 +91,12 @@ def export_onnx(
 
 def export_safetensors(run: Run, path: Path, *, force: bool = False) -> None:
     """Write the weights of the judged network, with what rebuilds it as the file's metadata."""
-    require_free(path, force)
+    require_free(path, force=force)
     run.require_not_its_own(path)
     run.load_model()  # or a sentence: the two do not fit
     tensors, card = load_tensors(run.path / "model.safetensors")[0], _card(run)
     with _writing(path):
         write_tensors(path, tensors, card)
-
-
-def require_free(path: Path, force: bool) -> None:
-    """Before anything is computed, that the file can go there."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file in it.")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {path.parent}; make it first, or choose another place.")
-    if path.exists() and not force:
-        raise InputError(f"{path} is there already; choose another name, or add --force.")
 
 
 def _card(run: Run) -> dict[str, str]:

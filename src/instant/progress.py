@@ -73,7 +73,7 @@ class ProgressBar(Callback):
 
     def __init__(self, title: str, console: Console | None = None) -> None:
         self.title = title
-        self.console = console or Console()
+        self.console = console or Console(emoji=False)
         self._latest: dict[str, Any] = {}
         self._earlier = 0
         self._bar = Progress(

@@ -170,9 +170,10 @@ class Run:
         raise InputError(f"{self.path} already holds {state}; {remedy}choose another --out, or add --force.")
 
     def require_not_its_own(self, out: Path) -> None:
-        """Refuse to write over the labels or the samples that the run was trained on, also where that is asked for."""
-        recipe = self.recipe()
-        for what, file in (("labels", recipe.label_file), ("samples", recipe.data)):
+        """Refuse to write over the run, or its labels or samples, also where that is asked for."""
+        recipe, page = self.recipe(), Path("report.html")
+        own = [(f"{name}", self.path / name) for name in FILES if name != page]  # a page may be made anew
+        for what, file in (("labels", recipe.label_file), ("samples", recipe.data), *own):
             if file is not None and out.resolve() == Path(file).resolve():
                 raise InputError(f"{out} would replace the {what} of {self}; choose another name.")
 

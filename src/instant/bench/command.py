@@ -55,15 +55,17 @@ def run_steps(
     splits = [split_for(recipe, data) for recipe in recipes]  # whatever cannot be built is said before it is measured
     command = _command(source, settings, methods, steps, repeats)
     results: list[Result | Failure] = []
-    with _saying() as say:
-        for recipe, split in zip(recipes, splits):
-            results.append(measure(recipe, split, effort, say))
-            if csv is not None and isinstance(results[-1], Result):
-                append_csv(csv, [as_row(results[-1], command)])
-    if as_json:
-        print(json.dumps([as_row(result, command) for result in results]))
-    else:
-        print_table(results, console)
+    try:
+        with _saying() as say:
+            for recipe, split in zip(recipes, splits):
+                results.append(measure(recipe, split, effort, say))
+                if csv is not None and isinstance(results[-1], Result):
+                    append_csv(csv, [as_row(results[-1], command)])
+    finally:  # what was measured is shown, also where it could not be kept
+        if as_json:
+            print(json.dumps([as_row(result, command) for result in results]))
+        else:
+            print_table(results, console)
     return any(isinstance(result, Failure) for result in results)
 
 
@@ -89,7 +91,7 @@ def _command(source: str, settings: dict[str, str], methods: str | None, steps: 
 @contextmanager
 def _saying() -> Iterator[Say]:
     """What is going on, on stderr: one line that changes on a terminal, a line each elsewhere."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     if not console.is_terminal:
         yield lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +64,13 @@ def check_csv(path: Path) -> None:
         raise InputError(f"--csv {path} is a folder; name a file in it.")
     if path.exists() and path.read_text("utf-8").splitlines()[:1] not in ([], [",".join(COLUMNS)]):
         raise InputError(f"--csv {path} has other columns than these rows; name another file.")
+    with _writing(path), locked(path):
+        pass  # where no lock can lie, no row can
 
 
 def append_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     """Add rows below those that are there; the file is whole at every moment."""
-    with locked(path):
+    with _writing(path), locked(path):
         before = path.read_text("utf-8") if path.exists() else ""
         text = io.StringIO()
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
@@ -75,6 +79,14 @@ def append_csv(path: Path, rows: list[dict[str, Any]]) -> None:
         writer.writerows(rows)
         with atomic(path, "w") as file:
             file.write(before + text.getvalue())
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"--csv {path} cannot be written ({error.strerror or error}); name another file.") from error
 
 
 def print_table(results: list[Result | Failure], console: Console) -> None:

@@ -41,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     words = sys.argv[1:] if arguments is None else arguments
     try:
+        if any(not word.strip() or (word.startswith("--") and word.strip().endswith("=")) for word in words):
+            raise InputError(
+                "a word of the command is empty, maybe a variable that is not set; name the file or folder."
+            )
         return app(args=words or ["--help"], standalone_mode=False) or 0
     except SystemExit as done:  # a pipe that nobody reads any more
         return done.code if isinstance(done.code, int) else 1

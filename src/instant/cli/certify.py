@@ -30,10 +30,10 @@ def certify(
     as_json: AsJson = False,
 ) -> None:
     """How many of the accepted labels are right, at least: draw a sample, check it, certify. Exit code 1: refused."""
+    from instant.data.files import require_free
     from instant.engine.build import source_for, split_for
     from instant.labelling.audit import Audit, certify_run, draw_sample
     from instant.labelling.certificate import checks_needed
-    from instant.labelling.sheet import require_free, write_sheet
     from instant.run import Run
 
     run = Run(folder)
@@ -63,8 +63,7 @@ def certify(
         run.require_not_its_own(out)
         run.require_named(method)
         split = split_for(dataclasses.replace(recipe, method=method or recipe.method), source_for(recipe))
-        audit = draw_sample(run, split, draw, seed=seed, planned=looks, method=method)
-        write_sheet(out, audit.drawn, audit.labels, audit.predicted if show else None)
+        audit = draw_sample(run, split, draw, seed=seed, planned=looks, method=method, sheet=out, show=show)
         options = (("target", target, 0.95), ("confidence", confidence, 0.95), ("candidates", candidates, 1))
         words = [word for name, value, usual in options if value != usual for word in (f"--{name}", f"{value}")]
         typer.echo(

@@ -37,7 +37,7 @@ def label(
     recipe = run.recipe()
     if method is not None:  # the folder's word for a module to import is not taken
         recipe = dataclasses.replace(recipe, method=method)
-    err = Console(stderr=True)
+    err = Console(stderr=True, emoji=False)
     columns = (TextColumn("labelling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=err, disable=not err.is_terminal)
     task = bar.add_task("", total=None)

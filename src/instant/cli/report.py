@@ -25,8 +25,10 @@ def report(
         typer.Option("--with-baseline", help="train on the labels alone first, unless RUN/baseline has it"),
     ] = False,
     method: OwnMethod = None,
+    force: Annotated[bool, typer.Option("--force", help="replace the file of --out")] = False,
 ) -> None:
     """One page that shows a run: accuracy against the baseline, curves, thresholds, T, a gallery, warnings."""
+    from instant.data.files import require_free
     from instant.engine.build import source_for, split_for
     from instant.run import Run
 
@@ -36,6 +38,8 @@ def report(
     run.require_named(method)
     if out is not None:
         run.require_not_its_own(out)
+        if out.resolve() != (run.path / "report.html").resolve():
+            require_free(out, force=force)
     split = split_for(recipe, source_for(recipe))
     run.require_same(split)  # a page, or a baseline, of other data would replace the right one
     show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out, method=method)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from instant.errors import InputError
 
-console = Console()
+console = Console(emoji=False)
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]

@@ -20,6 +20,20 @@ except ImportError:  # Windows: nobody is kept out
     fcntl = None
 
 
+def require_free(path: Path, *, force: bool) -> None:
+    """Before anything is computed, that the file can go there."""
+    try:
+        folder, below, there = path.is_dir(), path.parent.is_dir(), path.exists()
+    except OSError as error:  # a name that is too long, for one
+        raise InputError(f"{path} cannot be written ({error.strerror or error}).") from error
+    if folder:
+        raise InputError(f"{path} is a folder; name a file in it.")
+    if not below:
+        raise InputError(f"{path}: there is no folder {path.parent}; make it first, or choose another place.")
+    if there and not force:
+        raise InputError(f"{path} is there already; choose another name, or add --force.")
+
+
 @contextmanager
 def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and rename it into place when the block ends without an error.

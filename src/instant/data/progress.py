@@ -24,7 +24,7 @@ def reporting(what: str, where: str, total: int | None, wanted: bool = True) -> 
             DownloadColumn(),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        with Progress(*columns, console=Console(stderr=True, emoji=False)) as bar:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
         return
@@ -49,7 +49,7 @@ def counting(what: str, total: int, done: int = 0, wanted: bool = True) -> Itera
             MofNCompleteColumn(),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        with Progress(*columns, console=Console(stderr=True, emoji=False)) as bar:
             task = bar.add_task(what, total=total, completed=done)
             yield lambda now: bar.update(task, completed=now)
         return

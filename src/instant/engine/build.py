@@ -169,7 +169,9 @@ def why_streamed(memory: float | None, split: Split, device: torch.device) -> st
 def _network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Backbone:
     try:
         return build(recipe.backbone, shape=shape, classes=outputs, **recipe.backbone_options)
-    except (TypeError, RuntimeError) as error:  # RuntimeError: more than memory holds
+    except InputError:
+        raise
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: more than memory holds
         given = ", ".join(f"backbone.{name}={value}" for name, value in recipe.backbone_options.items())
         raise InputError(f"{recipe.backbone} cannot be built with {given}: {error}") from error
 

@@ -17,7 +17,7 @@ from instant.data.split import Split
 from instant.errors import InputError
 from instant.labelling.certificate import Certificate, certify, checks_needed, lower_bound, rounded_down
 from instant.labelling.decisions import decide
-from instant.labelling.sheet import UNSURE, read_sheet
+from instant.labelling.sheet import UNSURE, read_sheet, write_sheet
 from instant.run import Run
 from instant.types import MethodFunction
 
@@ -79,8 +79,13 @@ def draw_sample(
     planned: int | None = None,
     method: str | MethodFunction | None = None,
     device: str = "auto",
+    sheet: Path | None = None,
+    show: bool = False,
 ) -> Audit:
-    """Draw `count` accepted samples that nobody has labelled; a sample drawn before becomes a part of this one."""
+    """Draw `count` accepted samples that nobody has labelled; a sample drawn before becomes a part of this one.
+
+    What was drawn is remembered once the `sheet` is written, where one is asked for; `show`: with what was predicted.
+    """
     before = Audit.of(run)
     if before is not None:
         for name, asked, fixed in (("seed", seed, before.seed), ("looks", planned, before.planned)):
@@ -121,6 +126,8 @@ def draw_sample(
         looks=before.looks if before else [],
         labels=before.labels if before else {},
     )
+    if sheet is not None:
+        write_sheet(sheet, audit.drawn, audit.labels, audit.predicted if show else None)
     run.save_audit(asdict(audit))
     return audit
 

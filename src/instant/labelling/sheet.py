@@ -9,16 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from instant.data.files import atomic
+from instant.data.folder.labels import class_alike
 from instant.errors import InputError, nearest
 
 UNSURE = "?"  # nobody can tell: counted as wrong
-
-
-def require_free(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise InputError(f"--out {path} is a folder; name a csv file in it.")
-    if path.exists() and not force:
-        raise InputError(f"{path} is there already, maybe with labels in it; choose another --out, or add --force.")
 
 
 def write_sheet(
@@ -43,7 +37,7 @@ def read_sheet(path: Path, drawn: Sequence[str], classes: Sequence[str]) -> dict
     empty = []
     ids = set(drawn)
     for line, row in _rows(path):
-        i, label = _meant(row["id"], ids), _meant(row["label"], classes)
+        i, label = _meant(row["id"], ids), _class_meant(row["label"], classes)
         if i in given:
             raise InputError(f"{path}, line {line}: id {i} is there twice; keep one of them.")
         if i not in ids:
@@ -72,6 +66,13 @@ def read_sheet(path: Path, drawn: Sequence[str], classes: Sequence[str]) -> dict
 def _meant(text: str, known: Collection[str]) -> str:
     """What was written, without spaces around it unless they belong there."""
     return text if text in known else text.strip()
+
+
+def _class_meant(text: str, classes: Sequence[str]) -> str:
+    """The class, also in other capitals if only one is alike, as in the labels that a run is trained on."""
+    meant = _meant(text, classes)
+    close = [name for name in classes if class_alike(name) == class_alike(meant)]
+    return close[0] if meant not in classes and len(close) == 1 else meant
 
 
 def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:

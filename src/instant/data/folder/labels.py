@@ -91,7 +91,7 @@ def match_labels(
             continue
         if name in disputed:
             continue
-        if name in found and _class_alike(found[name]) != _class_alike(label):
+        if name in found and class_alike(found[name]) != class_alike(label):
             disputed.add(name)
             problems.append(Flaw(name, f"it has two labels, {found[name]!r} and {label!r}; neither is used"))
         elif name in found:
@@ -114,7 +114,7 @@ def alike(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
-def _class_alike(name: str) -> str:
+def class_alike(name: str) -> str:
     """As `alike`; and 1.0, as programs write a 1 beside gaps, is 1."""
     return re.sub(r"^([+-]?\d+)\.0*$", r"\1", alike(name))
 
@@ -124,7 +124,7 @@ def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, s
     counts = Counter(labels.values())
     classes: defaultdict[str, list[str]] = defaultdict(list)
     for label in sorted(counts):
-        classes[_class_alike(label)].append(label)
+        classes[class_alike(label)].append(label)
     kept = {label: max(group, key=lambda one: counts[one]) for group in classes.values() for label in group}
     for name, label in labels.items():
         if kept[label] != label:

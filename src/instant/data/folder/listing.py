@@ -13,7 +13,7 @@ from typing import NamedTuple
 from instant.data.folder.labels import alike, match_labels, merge_spellings, ways
 from instant.data.folder.names import Names
 from instant.data.folder.problems import Flaw
-from instant.data.folder.table import FileTable, read_table
+from instant.data.folder.table import FileTable, as_name, read_table
 from instant.errors import InputError
 
 IMAGES = frozenset(  # what the formats that are decoded are called; browsers and Windows save JPEG as .jfif
@@ -147,8 +147,10 @@ def _labels(
         return found
     found = {}
     for name, above in _labelled_part(names):
-        if len(above) > 1:
-            found[name] = above[1]
+        if len(above) > 1 and (label := as_name(above[1])):
+            found[name] = label
+        elif len(above) > 1:
+            problems.append(Flaw(name, f"{above[1]!r} stands for no label; it counts as unlabelled"))
         else:
             problems.append(Flaw(name, f"it lies in {above[0]}/ but in no class's folder; it counts as unlabelled"))
     if not found:

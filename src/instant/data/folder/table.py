@@ -87,7 +87,7 @@ def _read_csv(path: Path) -> FileTable:
             if file is not None:
                 files.append(row[file] if file < len(row) else "")
             if label is not None:
-                labels.append(_as_name(row[label]) if label < len(row) else "")
+                labels.append(as_name(row[label]) if label < len(row) else "")
     return FileTable(None if file is None else files, None if label is None else labels)
 
 
@@ -123,10 +123,11 @@ def as_names(values: list[Any]) -> list[str]:
     >>> as_names(["cat", None, float("nan"), -1, 3.0, " dog ", "-1.0", "NaN", ""])
     ['cat', '', '', '', '3', 'dog', '', '', '']
     """
-    return [_as_name(value) for value in values]
+    return [as_name(value) for value in values]
 
 
-def _as_name(value: Any) -> str:
+def as_name(value: Any) -> str:
+    """A label as text; empty where it says that there is none."""
     if value is None or value is pd.NA or value is pd.NaT or value != value:
         return ""
     if isinstance(value, bytes):
