@@ -54,6 +54,17 @@ def test_a_second_run_decodes_nothing(tmp_path: Path, decodings: list[str]) -> N
     assert (first.mean, first.std) == (again.mean, again.std)
 
 
+def test_what_is_decoded_need_not_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = photos(tmp_path / "p", count=10)
+    first, _ = read(tmp_path / "p", table)
+
+    def refused(*_: object) -> None:
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(cache, "locked", refused)
+    assert np.array_equal(read(tmp_path / "p", table)[0].train.samples, first.train.samples)
+
+
 def test_what_is_decoded_may_be_deleted(tmp_path: Path, home: Path, decodings: list[str]) -> None:
     """All of it, or a file of it: a source in use stays whole, the next one decodes again."""
     table = photos(tmp_path / "p", count=10)

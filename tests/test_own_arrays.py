@@ -120,7 +120,7 @@ def test_arrays_that_cannot_be_used(tmp_path: Path) -> None:
     for path, labels, sentence in (
         ("x.npy", None, "nothing says which samples are labelled"),
         ("x.npy", "trap.npy", "which labels never need; nothing in it was run"),
-        ("x.npy", "lists.npy", "labels must be one a row"),
+        ("x.npy", "lists.npy", "and labels one text or number a row"),
         ("odd.npz", None, "expected an array called x, it holds z"),
         ("text.npy", None, "cannot be read as an array"),
     ):

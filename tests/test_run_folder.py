@@ -39,6 +39,13 @@ def test_a_finished_run_is_replaced_only_by_force_and_only_by_a_good_recipe(
     assert model_bytes(Run(folder)) != before["model.safetensors"]
 
 
+@pytest.mark.parametrize("line", ["5", "{}", '{"step": null}', '{"step": 3, "lo'])
+def test_a_damaged_line_ends_the_history(line: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n{{"step": 4}}\n')
+    assert Run(tmp_path).history() == [{"step": 1}]
+    assert Run(tmp_path).rewind(9) == [{"step": 1}]
+
+
 def test_files_that_are_not_ours_are_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"somebody's work")
     for name in ("notes.txt", ".draft.tmp", "below/.draft.tmp"):

@@ -300,6 +300,8 @@ def test_confident_samples_keep_t_from_the_identity() -> None:
         ({"confident": 0.5, "trained_on": "unlabelled"}, "set trained_on=labelled"),
         ({"confident_from": 0.25}, "of no samples; set confident"),
         ({"correct": False, "trained_on": "unlabelled"}, "takes T out of the unlabelled loss; set trained_on=labelled"),
+        ({"relative": False, "kappa": "unlabelled"}, "relative=false has none; leave one out"),
+        ({"align": False, "align_target": "labelled"}, "align=false is none; leave one out"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(options: dict, sentence: str) -> None:

@@ -236,6 +236,10 @@ def instant(
         raise InputError(f"method.confident_from={confident_from} says from when on, but of no samples; set confident.")
     if trained_on == "unlabelled" and not correct:
         raise InputError("method.correct=false takes T out of the unlabelled loss; set trained_on=labelled.")
+    if kappa != "labelled" and not relative:
+        raise InputError(f"method.kappa={kappa} says how kappa_t is made, and relative=false has none; leave one out.")
+    if align_target != "uniform" and not align:
+        raise InputError(f"method.align_target={align_target} needs alignment, and align=false is none; leave one out.")
     _check_trained(transition, estimator, trained_on, confident)
     steps = p.scaled(warmup) if warmup else 0
     threshold: Rule

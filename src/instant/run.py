@@ -293,7 +293,7 @@ class Run:
             raise self._unwritable(error) from error
 
     def history(self) -> list[dict[str, Any]]:
-        """The records so far; a last line cut short by a kill is left out."""
+        """The records so far, up to a line that is damaged, as the last one is that a kill cut short."""
         try:
             lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
@@ -301,9 +301,12 @@ class Run:
         records = []
         for line in lines:
             try:
-                records.append(json.loads(line))
+                record = json.loads(line)
             except json.JSONDecodeError:
                 break
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                break
+            records.append(record)
         return records
 
     def rewind(self, step: int) -> list[dict[str, Any]]:

@@ -51,11 +51,11 @@ def decoded(listing: Listing, home: Path, *, side: int, channels: int, progress:
     folder = home / listing.key / f"v{VERSION}-{side}x{channels}"
     pixels, card = folder / "pixels.u8", folder / "card.json"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder):
-            found = _kept(pixels, card)
-            if found is None:
-                found = _build(listing, folder, pixels, card, side, channels, progress)
+        found = _kept(pixels, card)  # also of a cache that may only be read
+        if found is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            with locked(folder):
+                found = _kept(pixels, card) or _build(listing, folder, pixels, card, side, channels, progress)
         shape = (len(listing.names) - len(found["bad"]), channels, side, side)
         images = map_exact(pixels, shape) if shape[0] else np.empty(shape, np.uint8)
     except BrokenProcessPool as error:

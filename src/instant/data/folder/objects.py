@@ -19,7 +19,7 @@ class _Array:
 
     def __setstate__(self, state: tuple[int, tuple[int, ...], object, bool, list[Any]]) -> None:
         if len(state[1]) != 1 or not isinstance(state[4], list):
-            raise pickle.UnpicklingError("labels must be one a row")
+            raise pickle.UnpicklingError("samples must be one array of numbers, and labels one text or number a row")
         self.values = state[4]
 
 
@@ -52,9 +52,9 @@ def read_objects(file: IO[bytes]) -> np.ndarray:
         found = _Reader(file).load()
         values = found.values
     except Exception as error:  # what a damaged pickle raises can be anything
-        raise ValueError(f"its labels cannot be read: {error}") from error
+        raise ValueError(f"it holds Python objects: {error}") from error
     if not all(value is None or isinstance(value, (str, bytes, int, float)) for value in values):
-        raise ValueError("its labels are neither text nor numbers")
+        raise ValueError("it holds objects that are neither text nor numbers")
     array = np.empty(len(values), object)
     array[:] = values
     return array
