@@ -397,6 +397,28 @@ def test_a_draw_whose_sheet_cannot_be_written_is_none(run: Run, split: Split, tm
     assert (tmp_path / "todo.csv").read_text().startswith("id,predicted,label\n")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"planned": None}, {"planned": 0}, {"population": 5}, {"population": {}}, {"population": {"1": -67}},
+        {"predicted": None}, {"predicted": []}, {"drawn": 5}, {"looks": ["x"]}, {"labels": []},
+    ],
+)  # fmt: skip
+def test_an_audit_that_was_changed_is_a_sentence(change: dict, run: Run, split: Split) -> None:
+    draw_sample(run, split, 5)
+    record = json.loads((run.path / "audit.json").read_text())
+    (run.path / "audit.json").write_text(json.dumps(record | change))
+    with pytest.raises(InputError, match=r"audit\.json has .*; it is damaged\. Remove it and draw again\."):
+        Audit.of(run)
+
+
+def test_an_audit_of_other_classes_is_a_sentence(run: Run, split: Split, tmp_path: Path) -> None:
+    audit = draw_sample(run, split, 5)
+    run.save_audit(dataclasses.asdict(dataclasses.replace(audit, population=audit.population | {"cat": 3})))
+    with pytest.raises(InputError, match=r"is of other classes \(cat\)"):
+        certify_run(run, fill(run, tmp_path / "todo.csv"))
+
+
 def test_a_class_may_be_written_in_other_capitals(tmp_path: Path) -> None:
     (tmp_path / "todo.csv").write_text("id,label\n1, ROT \n2,1.0\n3,A\n4,a\n")
     assert read_sheet(tmp_path / "todo.csv", ["1", "2", "3", "4"], ["rot", "1", "A", "a"]) == {

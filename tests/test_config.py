@@ -209,7 +209,12 @@ def test_a_recipe_survives_json(name: str, method: str) -> None:
     [
         ({"labelz": 5}, "recipe: 'labelz' is not a setting; did you mean 'labels'\\?"),
         ({"steps": "many"}, "recipe: a setting is of the wrong kind"),
-        ({"optim": {"rate": 1}}, "recipe: a setting is of the wrong kind"),
+        ({"steps": 28.5}, r"recipe: a setting is of the wrong kind: steps 28\.5\."),
+        ({"ratio": True}, "wrong kind: ratio True"),
+        ({"method_options": 5}, "wrong kind: method_options 5"),
+        ({"draw": "lots"}, "wrong kind: draw 'lots'"),
+        ({"optim": {"lr": "x"}}, "wrong kind: lr 'x'"),
+        ({"optim": {"rate": 1}}, "recipe: optim has a setting that is not known"),
         ({"optim": 5}, "recipe: a setting is of the wrong kind"),
     ],
 )

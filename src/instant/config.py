@@ -13,6 +13,7 @@ from instant.data.files import expanded
 from instant.data.split import Draw
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
+from instant.kinds import misfit
 
 UNSAVED = ("suggested", "suggest", "suits")
 APART = ("source", "label_file", "optim", "method_options", "backbone_options", *UNSAVED)  # no leaves of their own
@@ -118,10 +119,14 @@ class Recipe:
         for name in values:
             if name not in known:
                 raise InputError(f"recipe: {name!r} is not a setting; {nearest(name, known)}")
+        kinds = typing.get_type_hints(cls) | {"optim": dict[str, Any]}
+        wrong = misfit(values, kinds) or misfit(values.get("optim", {}), typing.get_type_hints(Optim))
+        if wrong is not None:
+            raise InputError(f"recipe: a setting is of the wrong kind: {wrong}.")
         try:
             return cls(**{**values, "optim": Optim(**values.get("optim", {}))})
         except TypeError as error:
-            raise InputError(f"recipe: a setting is of the wrong kind ({error}).") from error
+            raise InputError(f"recipe: optim has a setting that is not known ({error}).") from error
 
     def override(self, settings: Mapping[str, Any]) -> Recipe:
         """A copy with leaves replaced, as the command line writes them: {"optim.lr": "0.01", "steps": 600}."""

@@ -37,6 +37,7 @@ from instant.data.source import Source
 from instant.data.split import Split, content_of, identify
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
+from instant.kinds import fits, misfit
 from instant.types import MethodFunction
 
 FORMAT = 1
@@ -50,11 +51,24 @@ FILES = (
 )  # fmt: skip
 
 # What others look up in these files
-SPLIT = ("source", "hash", "classes", "labelled", "targets", "validation", "validation_targets", "pool", "budget")
-SUMMARY = (
-    "method", "backbone", "seed", "steps", "accuracy_of", "utilisation", "pseudo_label_accuracy", "label_budget",
-    "split_hash", "seconds", "device", "versions",
-)  # fmt: skip
+SPLIT = {
+    "source": str, "hash": str, "classes": list[str], "labelled": list[int], "targets": list[int],
+    "validation": list[int], "validation_targets": list[int], "pool": int, "budget": dict[str, int],
+}  # fmt: skip
+SUMMARY = {
+    "method": str, "backbone": str, "seed": int, "steps": int, "accuracy_of": str, "utilisation": float | None,
+    "pseudo_label_accuracy": float | None, "label_budget": dict[str, int], "split_hash": str, "seconds": float,
+    "device": str, "versions": dict[str, str],
+}  # fmt: skip
+ACCURACY = {"accuracy_last": float | None, "validation_accuracy": float | None}  # of a summary too, if it has them
+DRAWN = {  # of a record of metrics.jsonl, if it has them
+    "loss": float, "utilisation": float, "threshold": float, "pseudo_label_accuracy": float | None,
+    "accuracy": float | None, "validation_accuracy": float | None,
+}  # fmt: skip
+CARD = {
+    "backbone": str, "backbone_options": dict[str, Any], "shape": list[int], "classes": list[str], "mean": list[float],
+    "std": list[float],
+}  # fmt: skip
 
 ELSEWHERE = ("data", "device", "memory")  # settings that another machine may need otherwise
 
@@ -289,24 +303,30 @@ class Run:
         try:
             with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
+                file.flush()
+                os.fsync(file.fileno())  # as a checkpoint is: none of them is kept without its records
         except OSError as error:
             raise self._unwritable(error) from error
 
     def history(self) -> list[dict[str, Any]]:
-        """The records so far, up to a line that is damaged, as the last one is that a kill cut short."""
+        """The records so far; a last line cut short by a kill is left out."""
         try:
             lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return []
         records = []
-        for line in lines:
+        for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
-            except json.JSONDecodeError:
-                break
-            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-                break
-            records.append(record)
+            except (json.JSONDecodeError, RecursionError):
+                record = None
+            if fits(record, dict[str, Any]) and fits(record.get("step"), int) and misfit(record, DRAWN) is None:
+                records.append(record)
+            elif number < len(lines):
+                raise InputError(
+                    f"{self.path / 'metrics.jsonl'}, line {number} is damaged; put the file back as it was, or remove "
+                    "the line."
+                )
         return records
 
     def rewind(self, step: int) -> list[dict[str, Any]]:
@@ -331,11 +351,15 @@ class Run:
         if not self.has_checkpoint:
             return None
         tensors, meta = load_tensors(path)
-        if not {"step", "seconds"} <= meta.keys():
+        try:
+            step, seconds = int(meta["step"]), float(meta["seconds"])
+        except (KeyError, ValueError):
+            step, seconds = -1, 0.0
+        if not 0 <= step <= self.recipe().steps:
             raise InputError(
-                f"{path} is not a checkpoint of a run: it does not say its step. Train again with --force."
+                f"{path} is not a checkpoint of this run: it does not say one of its steps. Train again with --force."
             )
-        return tensors, int(meta["step"]), float(meta["seconds"])
+        return tensors, step, seconds
 
     def finish(
         self, network: nn.Module, card: dict[str, Any], reference: dict[str, Tensor], summary: dict[str, Any]
@@ -351,12 +375,12 @@ class Run:
 
     def load_model(self) -> tuple[nn.Module, dict[str, Any]]:
         """The trained network in evaluation mode, and its card (classes, shape, normalisation)."""
-        card = self._read_formatted("model.json")
+        self._read_formatted("model.json")
+        card = self._read_with("model.json", CARD)
+        shape, classes = tuple(card["shape"]), len(card["classes"])
         try:
-            shape, classes = tuple(card["shape"]), len(card["classes"])
-            _ = card["mean"], card["std"]  # what its inputs are brought to
             network = build(card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"]))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (TypeError, RuntimeError) as error:
             raise InputError(f"{self.path / 'model.json'} does not describe a network ({error!r}).") from error
         tensors, _ = load_tensors(self.path / "model.safetensors")
         try:
@@ -429,19 +453,22 @@ class Run:
         except FileNotFoundError:
             why = f"the run did not finish; go on with: {self.resume_command}" if self.exists else "it is no run folder"
             raise InputError(f"{path} is not there: {why}.") from None
-        except (json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
             raise InputError(f"{path} cannot be read ({error}); is it a complete file?") from error
         if not isinstance(value, dict):
             raise InputError(f"{path} holds a {type(value).__name__}, expected an object with names; it is damaged.")
         return value
 
-    def _read_with(self, name: str, keys: tuple[str, ...]) -> dict[str, Any]:
-        """A file that holds all of `keys`."""
+    def _read_with(self, name: str, kinds: dict[str, Any]) -> dict[str, Any]:
+        """A file that holds all of these names, each with a value of its kind."""
         value = self._read(name)
-        if missing := [key for key in keys if key not in value]:
+        missing = [key for key in kinds if key not in value]
+        wrong = misfit(value, kinds | ACCURACY)
+        if missing or wrong:
             raise InputError(
-                f"{self.path / name} lacks {', '.join(missing)}: it was changed, or is of another version of instant "
-                f"(this is {instant.__version__}). Put the file back as it was, or train again."
+                f"{self.path / name} {'lacks ' + ', '.join(missing) if missing else 'has ' + str(wrong)}: it was "
+                f"changed, or is of another version of instant (this is {instant.__version__}). Put the file back as "
+                "it was, or train again."
             )
         return value
 

@@ -100,6 +100,11 @@ def fit(
                 _check_same(program, tensors, run)
                 program.restore(tensors)
             history = run.rewind(step)
+            if step == recipe.steps and (not history or history[-1]["step"] < step):
+                raise InputError(
+                    f"{run} was trained to its last step, but metrics.jsonl does not say how that ended; put the file "
+                    "back as it was, or train again with --force."
+                )
         elif run is not None:
             if first is not None:
                 run.features.require_free(force=force)

@@ -8,13 +8,16 @@ assumes is checked where it can be.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 
 from instant.data.split import Split
 from instant.errors import InputError
+from instant.kinds import misfit
 from instant.labelling.certificate import Certificate, certify, checks_needed, lower_bound, rounded_down
 from instant.labelling.decisions import decide
 from instant.labelling.sheet import UNSURE, read_sheet, write_sheet
@@ -64,10 +67,15 @@ class Audit:
         record = run.audit()
         if record is None:
             return None
-        try:
-            return cls(**{name: record[name] for name in cls.__dataclass_fields__})
-        except KeyError as error:
-            raise InputError(f"{run}/audit.json has no {error}; it is damaged. Remove it and draw again.") from error
+        kinds = get_type_hints(cls)
+        wrong = next((f"no {name!r}" for name in kinds if name not in record), None) or misfit(record, kinds)
+        if wrong is None:
+            found = cls(**{name: record[name] for name in kinds})
+            drawn, there = Counter(found.predicted), Counter(found.population)
+            if len(found.drawn) == len(found.predicted) and drawn <= there and found.planned >= 1:
+                return found
+            wrong = "numbers that contradict each other"
+        raise InputError(f"{run}/audit.json has {wrong}; it is damaged. Remove it and draw again.")
 
 
 def draw_sample(
@@ -143,6 +151,8 @@ def certify_run(
             f"instant certify {run.quoted} --draw 59 --out todo.csv"
         )
     record = run.split_record()
+    if unknown := audit.population.keys() - set(record["classes"]):
+        raise InputError(f"{run}/audit.json is of other classes ({min(unknown)}); remove it and draw again.")
     given = read_sheet(path, audit.drawn, record["classes"])
     left, looks = audit.spending(confidence)
     rest = dict(audit.population)
