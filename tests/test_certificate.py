@@ -243,6 +243,11 @@ def test_mistakes_in_asking_how_many() -> None:
         lower_bound(5, 10)
     with pytest.raises(InputError, match="no sample certifies that all are right"):
         checks_needed(1.0)
+    for population in (0, -3, 5.5, "x", True):
+        with pytest.raises(InputError, match=rf"population={population!r} must be a whole number from 1"):
+            checks_needed(0.9, population=population)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=rf"population={population!r} must be a whole number from 1"):
+            lower_bound(0, population=population)  # type: ignore[arg-type]
     for errors in (-1, 1.5, "1"):
         with pytest.raises(InputError, match=rf"errors={errors!r} must be a whole number from 0"):
             checks_needed(0.9, errors)  # type: ignore[arg-type]

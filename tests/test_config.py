@@ -127,6 +127,8 @@ def test_settings_are_checked_together_in_any_order() -> None:
         ("lables", "40", "'lables' is not a setting; did you mean 'labels'?"),
         ("optim.lrr", "1", "'optim.lrr' is not a setting; did you mean 'optim.lr'?"),
         ("lr", "1", "'lr' is not a setting; did you mean 'optim.lr'?"),
+        ("transition", "dual_t", "'transition' is not a setting; did you mean 'method.transition'?"),
+        ("base", "0.9", "'base' is not a setting; did you mean 'method.base'?"),
         ("recip", "digits", "'recip' is not a setting; did you mean 'recipe'?"),
         ("optim", "sgd", "'optim' is not a setting; did you mean 'optim.lr'?"),
         ("method_options", "1", "'method_options' is not a setting; did you mean 'method.OPTION'?"),

@@ -210,8 +210,11 @@ def test_a_method_given_as_a_function_is_not_another(tmp_path: Path) -> None:
     fit(recipe, split, run=ours, method=METHODS["freematch"])
     assert ours.recipe().method == "freematch"
     assert len(decide(ours, split).label) == len(split.pool)
-    with pytest.raises(InputError, match="does not fit method=instant; was another function trained"):
+    with pytest.raises(InputError, match="was begun with method=freematch, not instant; leave it out"):
         decide(ours, split, method="instant")
+    with pytest.raises(InputError, match="was begun with method=freematch, not instant"):
+        decide(ours, split, method=METHODS["instant"])
+    assert len(decide(ours, split, method=METHODS["freematch"]).label) == len(split.pool)
 
     def mine(problem: Problem) -> Match:
         return Match(SelfAdaptive(problem.classes))

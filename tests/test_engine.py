@@ -141,6 +141,8 @@ def test_without_an_average_the_last_weights_are_judged() -> None:
         ({"method.transition_lr": "-1"}, "method.transition_lr=-1 must be 0 or more."),
         ({"method.transition_decay": "-1"}, "method.transition_decay=-1 must be 0 or more."),
         ({"method.transition_decay": "much"}, "method.transition_decay='much' must be none or a number"),
+        ({"method.transition_decay": "true"}, "method.transition_decay=True must be none or a number"),
+        ({"method.resoftmax": "true"}, "method.resoftmax=True must be none or a positive number"),
         ({"method.transition_decay": "nan"}, "method.transition_decay=nan must be 0 or more."),
         ({"method.base": "1.5"}, "method.base=1.5 must lie in [0, 1]."),
         ({"method": "fixmatch", "method.threshold": "95"}, "method.threshold=95 must lie in [0, 1]."),

@@ -237,7 +237,9 @@ def test_a_folder_cannot_make_anything_run(
     assert "name it yourself with method=trap:spring" in capsys.readouterr().err
     assert main(["train", "--resume", str(unfinished), "method=instant"]) == 2
     assert "was begun with method=trap:spring, not instant" in capsys.readouterr().err
-    words = ["label", str(folder), "--out", str(tmp_path / "labels.csv"), "--method", "instant"]
-    assert main(words) == 0  # what the caller names is what is run
-    assert len(instant.load(folder, method="instant").predict(small()[1].test.samples[:3])) == 3
+    for words in (["label", str(folder), "--out", str(tmp_path / "labels.csv")], ["report", str(folder)]):
+        assert main([*words, "--method", "instant"]) == 2
+        assert "was begun with method=trap:spring, not instant" in capsys.readouterr().err
+        assert main([*words, "--method", "instant.algorithms:instant"]) == 0  # what the caller names is what is run
+    assert len(instant.load(folder, method="instant.algorithms:instant").predict(small()[1].test.samples[:3])) == 3
     assert without_weights({"pretrained": True, "checkpoint_path": "evil.pth", "depth": 2}) == {"depth": 2}

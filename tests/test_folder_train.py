@@ -110,6 +110,30 @@ def test_a_run_is_not_evaluated_on_other_files(capsys: Capture) -> None:
     assert "the labels of run have changed" in refused(["report", "run"], capsys)
 
 
+def test_other_labels_or_another_test_part_are_no_move(capsys: Capture) -> None:
+    y = np.arange(60) % 2
+    x = np.random.default_rng(0).normal(size=(60, 3)) + 3 * y[:, None]
+    parts = {"x": x[:40], "y": y[:40], "x_test": x[40:], "y_test": y[40:]}
+    for name, changed in (
+        ("a", {}),
+        ("b", {"y_test": 1 - y[40:]}),
+        ("c", {"y": 1 - y[:40]}),
+        ("d", {"x_test": x[:20]}),
+    ):
+        np.savez(f"{name}.npz", **parts | changed)
+    assert main(["train", "a.npz", *TINY, "--out", "run"]) == 0
+    for _ in ("finished", "unfinished"):
+        kept = Path("run/recipe.json").read_text()
+        for name, what in (("b", "test samples"), ("c", "labels"), ("d", "test samples")):
+            complaint = refused(["train", "--resume", "run", f"data={name}.npz"], capsys)
+            assert f"the {what} of run have changed since it was begun" in complaint
+            assert Path("run/recipe.json").read_text() == kept
+        Path("run/summary.json").unlink(missing_ok=True)
+    assert main(["train", "digits", "labels=10", "steps=1", "--out", "digits"]) == 0
+    complaint = refused(["train", "--resume", "digits", "--labels", "labels.csv"], capsys)
+    assert "--labels is for data of your own, and digits was trained on digits." in complaint
+
+
 def test_a_folder_that_was_renamed(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     photos(Path("photos"))
     assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0

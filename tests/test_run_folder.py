@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_made(below: str, tmp_path: Path, capsys: pytest
     (tmp_path / "file").write_text("not a folder")
     assert main(["train", "digits", "steps=1", "batch=8", "ratio=2", "--out", str(tmp_path / "file" / below)]) == 2
     complaint = capsys.readouterr().err
-    assert complaint.startswith(f"instant: --out {tmp_path / 'file'}")
+    assert complaint.startswith(f"instant: the run folder {tmp_path / 'file'}")
     assert "cannot be written" in complaint
     assert complaint.count("\n") == 1
     assert (tmp_path / "file").read_text() == "not a folder"

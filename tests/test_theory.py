@@ -96,9 +96,19 @@ def test_lists_do_too_and_other_shapes_do_not() -> None:
         (np.eye(2), [[0.9, 0.1]], None, r"got \(2, 2\) beside \(1, 2\)"),
         (np.eye(2)[None], [0.9, 0.1], None, r"got \(1, 2, 2\) beside \(2,\)"),
         (np.eye(2)[None], [[0.9, 0.1]], [[1.0]], r"estimated: expected shape \(1, 2\)"),
+        (np.full((1, 2, 2), 3), [[0.9, 0.1]], None, "T: expected probabilities"),
+        (np.eye(2)[None], [[1.9, -0.9]], None, "clean: expected probabilities"),
     ):
         with pytest.raises(InputError, match=sentence):
             accept(T, clean, estimated)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="kappa='x' must be a number"):
+        accept(np.eye(2)[None], np.array([[0.9, 0.1]]), kappa="x")  # type: ignore[arg-type]
+
+
+def test_who_reaches_the_threshold_is_accepted() -> None:
+    """Of a T that is the identity tau is the second probability: half and half is just reached."""
+    assert accept(np.eye(2)[None], np.array([[0.5, 0.5]])).accepted.tolist() == [True]
+    assert accept(np.eye(2)[None], np.array([[0.5, 0.5]]), kappa=1e-9).accepted.tolist() == [False]
 
 
 # --- Theorem 2 ------------------------------------------------------------------------------------------------
@@ -115,6 +125,9 @@ def test_two_labels_cannot_tell_the_two_sets_apart_and_three_can() -> None:
     assert exact.law(2) == pytest.approx(first.law(2), abs=1e-12)
     assert first.law(3)[3] == pytest.approx(0.7 * 0.8**3 + 0.3 * 0.2**3)
     assert exact.law(3)[3] == pytest.approx(0.347764, abs=1e-6)  # against 0.3608
+    turned = Binary(0.7, 0.9, 0.9)  # its twin is turned too: the other signs lead out of [0, 1]
+    assert turned.twin(0.65) == pytest.approx(Binary(0.65, 0.929015, 0.8396), abs=1e-5)
+    assert turned.twin(0.65).law(2) == pytest.approx(turned.law(2), abs=1e-12)
     with pytest.raises(InputError, match="no twin"):
         first.twin(0.95)
     for prior in (0, 1, 2):
@@ -123,6 +136,8 @@ def test_two_labels_cannot_tell_the_two_sets_apart_and_three_can() -> None:
 
 
 def test_kruskal_ranks_by_hand() -> None:
+    with pytest.raises(InputError, match="views='x' must be a whole number from 1"):
+        kruskal(np.eye(2), "x")  # type: ignore[arg-type]
     assert kruskal_rank(np.eye(5)) == (5, True)
     assert kruskal_rank(np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])) == (1, True)  # two rows alike
     assert kruskal_rank(np.array([[0.0, 0.0], [1.0, 0.0]])) == (0, True)  # a row of zeros is dependent by itself

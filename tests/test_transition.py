@@ -133,6 +133,13 @@ def test_inflow_is_a_column() -> None:
     assert inflow(matrices[0], torch.tensor([1, 1])).tolist() == [[1, 4, 7], [1, 4, 7]]
 
 
+def test_the_numbers_that_the_document_prints() -> None:
+    volmin, parts = build_transition("volmin", problem()), build_transition("parts", problem())
+    assert isinstance(volmin, VolumeMinimal)
+    assert isinstance(parts, PartDependent)
+    assert (volmin.volume, len(parts.part)) == (1e-4, 10)
+
+
 def test_volume_minimal_by_hand() -> None:
     volmin = VolumeMinimal(2, volume=0.5)
     matrix = volmin(torch.zeros(1, 4), torch.zeros(1, 4))

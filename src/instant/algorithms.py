@@ -16,6 +16,7 @@ from torch import Tensor
 from instant.alignment import Alignment
 from instant.errors import InputError, nearest
 from instant.fairness import Fairness
+from instant.kinds import fits
 from instant.losses import sharpen, squared_error
 from instant.match import Match, Supervised
 from instant.mixmatch import MixMatch
@@ -227,9 +228,9 @@ def instant(
     _choice("align_target", align_target, ("uniform", "labelled"))
     _choice("kappa", kappa, ("labelled", "unlabelled", "self_adaptive"))
     _choice("trained_on", trained_on, ("labelled", "unlabelled"))
-    if resoftmax is not None and not (isinstance(resoftmax, int | float) and resoftmax > 0):
+    if not fits(resoftmax, float | None) or (resoftmax is not None and not resoftmax > 0):
         raise InputError(f"method.resoftmax={resoftmax!r} must be none or a positive number, for example 0.5")
-    if not isinstance(transition_decay, int | float | None):
+    if not fits(transition_decay, float | None):
         raise InputError(f"method.transition_decay={transition_decay!r} must be none or a number, for example 0.1")
     estimator = build_transition(transition, p)
     if confident_from and not confident:

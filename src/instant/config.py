@@ -141,7 +141,7 @@ class Recipe:
             elif rest and head == "optim":
                 optim |= _leaf(Optim, rest, text, key)
             else:
-                changes |= _leaf(Recipe, key, text, key)
+                changes |= _leaf(Recipe, key, text, key, method=settings.get("method", self.method))
         changes["suggested"] = {key: value for key, value in self.suggested.items() if key not in settings}
         # All at once: settings are checked together, whatever their order
         changed = dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
@@ -211,13 +211,21 @@ def literal(text: str) -> Any:
     return text
 
 
-def _leaf(owner: type, name: str, text: str, key: str) -> dict[str, Any]:
+def _leaf(owner: type, name: str, text: str, key: str, method: str = "") -> dict[str, Any]:
     hints = typing.get_type_hints(owner)
     if name not in hints or (owner is Recipe and name in APART):
-        inner = f"optim.{key}"
-        hint = f"did you mean {inner!r}?" if inner in keys() else nearest(key, keys())
-        raise InputError(f"{key!r} is not a setting; {hint}")
+        known = {*keys(), *_options_of(method)}
+        inner = next((word for word in (f"optim.{key}", f"method.{key}") if word in known), None)
+        raise InputError(f"{key!r} is not a setting; {f'did you mean {inner!r}?' if inner else nearest(key, keys())}")
     return {name: _parse(hints[name], text, key)}
+
+
+def _options_of(method: str) -> list[str]:
+    """What may be set of one of our methods; one of the user's own is code, and not loaded for a hint."""
+    from instant.algorithms import METHODS
+    from instant.methods import method_options
+
+    return [f"method.{name}" for name in method_options(method)] if method in METHODS else []
 
 
 def _parse(kind: Any, text: str, key: str) -> Any:

@@ -1,7 +1,8 @@
 """Cross-validation with few labels: labelled rows are split, unlabelled rows are always trained on and never scored.
 
 scikit-learn's own splitters take -1 for a class of its own and score predictions against it
-(scikit-learn/scikit-learn#2593).
+(scikit-learn/scikit-learn#2593). Train scores (`return_train_score=True`) are of the training part, unlabelled rows and
+all: there only the estimator's own `score`, the default, leaves them out.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ from instant.data.split import Split, content_of, identify
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
 from instant.kinds import fits, misfit
+from instant.methods import name_of
 from instant.types import MethodFunction
 
 FORMAT = 1
@@ -116,6 +117,8 @@ class Run:
                 "a run that goes on on another machine."
             )
         recipe = self.recipe().override(settings).located()
+        if labels is not None and recipe.source != "own":
+            raise InputError(f"--labels is for data of your own, and {self} was trained on {recipe.source}.")
         return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels.resolve()))
 
     def go_on(self, recipe: Recipe, split: Split, code: Code = NOTHING) -> None:
@@ -127,6 +130,7 @@ class Run:
                 "folder."
             )
         self.require_same(split)
+        self.require_same_test(split)
         began = self.code()
         if began is not NOTHING and began.views != code.views:
             was, now = (" and ".join(views) if views else "the usual ones" for views in (began.views, code.views))
@@ -154,6 +158,11 @@ class Run:
         labels = ("classes", "labelled", "targets", "validation", "validation_targets")
         relabelled = before["pool"] == now["pool"] and any(before[name] != now[name] for name in labels)
         raise self._changed("labels" if relabelled else "samples")
+
+    def require_same_test(self, split: Split) -> None:
+        """Refuse another test part: one curve, or one number, would be of two."""
+        if self.split_record().get("test") not in (None, split.tested):
+            raise self._changed("test samples")
 
     def require_same_samples(self, source: Source) -> None:
         """The same where no split is needed: are the positions that were kept still those of the same samples?"""
@@ -222,9 +231,12 @@ class Run:
         return ""
 
     def require_named(self, method: str | MethodFunction | None) -> None:
-        """A method of your own is code: the caller names it, the folder's word for it is not taken."""
+        """A method of your own is code: the caller names it, the folder's word for it is not taken; ours stay ours."""
         trained = self.recipe().method
-        if method is None and ":" in trained:
+        named = name_of(method) if callable(method) else method
+        if named not in (None, trained) and not (":" in named and ":" in trained):  # code may have moved
+            raise InputError(f"{self} was begun with method={trained}, not {named}; leave it out, or name that one.")
+        if named is None and ":" in trained:
             raise InputError(
                 f"{self} was trained with a method of its own, {trained}, which is code, and a run folder is not "
                 f"trusted to run any; if you know it, name it yourself with method={trained} (in commands about a "
@@ -425,7 +437,11 @@ class Run:
 
     # -- audit --------------------------------------------------------------------------------------------------------
 
-    def save_audit(self, record: dict[str, Any]) -> None:
+    def save_audit(self, record: dict[str, Any] | None) -> None:
+        """Keep what was drawn; None: nothing was."""
+        if record is None:
+            (self.path / "audit.json").unlink(missing_ok=True)
+            return
         self._write("audit.json", {"format": FORMAT, "instant": instant.__version__, **record})
 
     def audit(self) -> dict[str, Any] | None:
@@ -485,6 +501,6 @@ class Run:
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(
-            f"--out {self.path} cannot be written ({error.strerror or error}); choose a folder you may write to, with "
-            "space left. What was saved before is intact."
+            f"the run folder {self.path} cannot be written ({error.strerror or error}); it must be one you may write "
+            "to, with space left. What was saved before is intact."
         )

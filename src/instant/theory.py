@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
+from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,11 @@ def accept(T: np.ndarray, clean: np.ndarray, estimated: np.ndarray | None = None
         raise InputError(
             f"T: expected shape (N, K, K) beside a clean posterior of shape (N, K), got {T.shape} beside {clean.shape}."
         )
+    for name, rows in (("T", T), ("clean", clean)):
+        if not ((rows >= 0).all() and np.allclose(rows.sum(-1), 1, atol=1e-3)):  # NaN fails both
+            raise InputError(f"{name}: expected probabilities, in rows that sum to 1.")
+    if not isinstance(kappa, Real):
+        raise InputError(f"kappa={kappa!r} must be a number, for example 0.1.")
     estimated = np.einsum("nij,ni->nj", T, clean) if estimated is None else _numbers(estimated, "estimated")
     if estimated.shape != clean.shape:
         raise InputError(f"estimated: expected shape {clean.shape} like the clean posterior, got {estimated.shape}.")
@@ -88,6 +94,8 @@ def kruskal(T: np.ndarray, views: int = 3) -> Kruskal:
     (True, False)
     """
     matrix = _matrix(T)
+    if not isinstance(views, Integral) or views < 1:
+        raise InputError(f"views={views!r} must be a whole number from 1: how many labels has a sample?")
     rank, exact = kruskal_rank(matrix)
     return Kruskal(rank, exact, views, views * rank, 2 * len(matrix) + views - 1)
 
@@ -192,7 +200,7 @@ class Binary(NamedTuple):
         """Other parameters, with this prior, under which two labels of a sample have the very same law.
 
         Two labels tell the mean m of P(+1 | truth) and its variance v; with prior q these are met by
-        m + sqrt(v (1 - q) / q) and m - sqrt(v q / (1 - q)).
+        m + sqrt(v (1 - q) / q) and m - sqrt(v q / (1 - q)), or with both signs turned, where the former are none.
 
         >>> np.round(Binary(0.7, 0.2, 0.2).twin(0.8), 4)
         array([0.8   , 0.2425, 0.0701])
@@ -202,11 +210,11 @@ class Binary(NamedTuple):
         plus, minus = 1 - self.e_plus, self.e_minus
         mean = self.prior * plus + (1 - self.prior) * minus
         variance = self.prior * (1 - self.prior) * (plus - minus) ** 2
-        upper = mean + math.sqrt(variance * (1 - prior) / prior)
-        lower = mean - math.sqrt(variance * prior / (1 - prior))
-        if upper > 1 or lower < 0:
-            raise InputError(f"prior={prior} has no twin of {self}: it would need a probability outside [0, 1].")
-        return Binary(prior, 1 - upper, lower)
+        up, down = math.sqrt(variance * (1 - prior) / prior), math.sqrt(variance * prior / (1 - prior))
+        for first, second in ((mean + up, mean - down), (mean - up, mean + down)):
+            if 0 <= first <= 1 and 0 <= second <= 1:
+                return Binary(prior, 1 - first, second)
+        raise InputError(f"prior={prior} has no twin of {self}: it would need a probability outside [0, 1].")
 
 
 def _numbers(values: np.ndarray, name: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +41,7 @@ def report(
         run.require_not_its_own(out)
         if out.resolve() != (run.path / "report.html").resolve():
             require_free(out, force=force)
-    split = split_for(recipe, source_for(recipe))
+    split = split_for(dataclasses.replace(recipe, method=method or recipe.method), source_for(recipe))
     run.require_same(split)  # a page, or a baseline, of other data would replace the right one
     show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out, method=method)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -115,16 +116,19 @@ def _resumed(run: Run, settings: dict[str, str], labels: Path | None) -> Job:
 
 def _moved(run: Run, settings: dict[str, str], labels: Path | None) -> None:
     """A finished run can still be told where its data is now."""
-    from instant.engine.build import source_for
+    from instant.engine.build import source_for, split_for
 
     if "data" not in settings and labels is None:
         raise InputError(
             f"{run} is finished; there is nothing to resume. See it with: instant report {run.quoted}"
             f"{run.method_option('--method ')}"
         )
-    settings.pop("method", None)
+    named = settings.pop("method", None)
     recipe = run.moved(settings, labels)
-    run.require_same_samples(source_for(recipe))
+    run.require_named(named)
+    split = split_for(dataclasses.replace(recipe, method=named or recipe.method), source_for(recipe))
+    run.require_same(split)
+    run.require_same_test(split)
     run.keep(recipe, run.code())
     say(f"{run} is finished; from now on its data is looked for in {recipe.data}.")
 

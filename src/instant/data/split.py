@@ -77,6 +77,13 @@ class Split:
     def content(self) -> str | None:
         return content_of(self.train, self.files)
 
+    @property
+    def tested(self) -> str:
+        """Identifies the test part, by its classes alone where samples are files."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.test_targets, dtype="<i8").tobytes())
+        digest.update((content_of(self.test, self.files) or "").encode())
+        return digest.hexdigest()[:16]
+
     def record(self) -> dict[str, object]:
         """What a run folder keeps of the split."""
         return {
@@ -85,6 +92,7 @@ class Split:
             "draw": self.draw,
             "hash": self.hash,
             "content": self.content,
+            "test": self.tested,
             "classes": list(self.classes),
             "labelled": self.labelled.tolist(),
             "targets": self.targets.tolist(),

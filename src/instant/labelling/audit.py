@@ -92,7 +92,7 @@ def draw_sample(
 ) -> Audit:
     """Draw `count` accepted samples that nobody has labelled; a sample drawn before becomes a part of this one.
 
-    What was drawn is remembered once the `sheet` is written, where one is asked for; `show`: with what was predicted.
+    Where a `sheet` is asked for and cannot be written, nothing was drawn; `show`: with what was predicted.
     """
     before = Audit.of(run)
     if before is not None:
@@ -134,9 +134,13 @@ def draw_sample(
         looks=before.looks if before else [],
         labels=before.labels if before else {},
     )
-    if sheet is not None:
-        write_sheet(sheet, audit.drawn, audit.labels, audit.predicted if show else None)
     run.save_audit(asdict(audit))
+    if sheet is not None:
+        try:
+            write_sheet(sheet, audit.drawn, audit.labels, audit.predicted if show else None)
+        except InputError:
+            run.save_audit(None if before is None else asdict(before))
+            raise
     return audit
 
 

@@ -182,7 +182,7 @@ def checks_needed(
     >>> [checks_needed(p, errors=1) for p in (0.90, 0.95, 0.98, 0.99)]
     [46, 93, 236, 473]
     """
-    _check_numbers(confidence, candidates)
+    _check_numbers(confidence, candidates, population)
     _check_precision("precision", precision)
     _check_count("errors", errors)
     share = (1 - confidence) / candidates
@@ -208,7 +208,7 @@ def lower_bound(
     >>> round(lower_bound(59), 4), round(lower_bound(59, candidates=2), 4)
     (0.9505, 0.9394)
     """
-    _check_numbers(confidence, candidates)
+    _check_numbers(confidence, candidates, population)
     _check_count("checked", checked)
     _check_count("errors", errors)
     if errors > checked:
@@ -261,18 +261,20 @@ def _read(accepted: Any, checked_labels: Any) -> tuple[Labels, Labels]:
     return given, truth
 
 
-def _check_numbers(confidence: float, candidates: int) -> None:
+def _check_numbers(confidence: float, candidates: int, population: int | None = None) -> None:
     if not (isinstance(confidence, Real) and 0.5 <= confidence < 1):
         raise InputError(f"confidence={confidence!r} must be from 0.5 to below 1, for example 0.95.")
     if isinstance(candidates, bool) or not isinstance(candidates, Integral) or candidates < 1:
         raise InputError(
             f"candidates={candidates!r} must be a whole number from 1: how many were there to choose from?"
         )
+    if population is not None:
+        _check_count("population", population, least=1)
 
 
-def _check_count(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-        raise InputError(f"{name}={value!r} must be a whole number from 0.")
+def _check_count(name: str, value: int, *, least: int = 0) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name}={value!r} must be a whole number from {least}.")
 
 
 def _check_precision(name: str, value: float) -> None:
