@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from folders import plain, read
 from PIL import Image
 
+from instant.data.folder.objects import read_objects
 from instant.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -25,6 +27,8 @@ pytestmark = pytest.mark.usefixtures("home")
         np.array(["cat", "dog", None, "cat"]).astype(str),  # "None"
         np.array(["cat", "dog", np.nan, "cat"]),  # "nan"
         np.array(["cat", "dog", "-1", "cat"]),
+        np.array([np.str_("cat"), np.bytes_(b"dog"), np.float64("nan"), "cat"], dtype=object),
+        np.array(["cat", "dog", pd.NA, "cat"], dtype=object),
     ],
 )
 def test_names_in_arrays(tmp_path: Path, labels: np.ndarray) -> None:
@@ -41,6 +45,68 @@ def test_names_in_arrays(tmp_path: Path, labels: np.ndarray) -> None:
 class Trap:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.mkdir, ("sprung",)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([np.int64(3), np.int64(-1), 3, np.uint8(200)], [3, -1, 3, 200]),
+        ([np.float64(3), np.float32(-1), np.float16(0.5), np.longdouble(3)], [3.0, -1.0, 0.5, 3.0]),
+        ([np.bool_(True), np.bool_(False)], [True, False]),
+        ([np.str_("naïve"), np.str_(""), np.bytes_(b"b")], ["naïve", "", b"b"]),
+        ([np.array(3, ">i8")[()], np.array([258], ">i2")[0], np.array(["cat"], ">U3")[0]], [3, 258, "cat"]),
+    ],
+)
+def test_single_values_of_numpy_are_read_as_they_are(tmp_path: Path, values: list[object], expected: list) -> None:
+    np.save(tmp_path / "y.npy", np.array(values, object))
+    with open(tmp_path / "y.npy", "rb") as file:
+        found = read_objects(file).tolist()
+    assert found == expected
+    assert [type(value) for value in found] == [type(value) for value in expected]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("numpy", "load"),
+        ("numpy.core.multiarray", "fromfile"),
+        ("numpy._core.multiarray.scalar", "__call__"),
+        ("pandas", "read_pickle"),
+        ("pandas._libs.missing", "NAType"),
+        ("builtins", "eval"),
+        ("os", "system"),
+        ("instant.data.folder.objects", "np"),
+    ],
+)
+def test_no_other_name_is_looked_up(module: str, name: str) -> None:
+    program = f"c{module}\n{name}\n.".encode()
+    with pytest.raises(ValueError, match=f"it asks for {module}.{name}, which labels never need"):
+        read_objects(as_npy(program))
+
+
+def test_numpy_s_maker_of_values_makes_numbers_and_text_only() -> None:
+    """A date, bytes of another length, a type that is text, one that would hold objects."""
+    made = "cnumpy._core.multiarray\nscalar\n(cnumpy\ndtype\n(V{0}\ntR(I3\nV{1}\ntbC{2}tR."
+    neither = "neither text nor a number"
+    for code, order, content, sentence in (
+        ("M8", "<", "\x08" + "\0" * 8, neither),
+        ("i8", "<", "\x02\0\0", "buffer size"),
+        ("i8", "<", "\x10" + "\0" * 16, "too many values"),
+        ("O8", "|", "\x08" + "\0" * 8, neither),
+        ("i8,O", "<", "\x08" + "\0" * 8, neither),
+    ):
+        with pytest.raises(ValueError, match=f"it holds Python objects: .*{sentence}"):
+            read_objects(as_npy(made.format(code, order, content).encode("latin1")))
+    text = "cnumpy._core.multiarray\nscalar\n(Vi8\nC\x01\x03tR."
+    with pytest.raises(ValueError, match=neither):
+        read_objects(as_npy(text.encode("latin1")))
+
+
+def as_npy(program: bytes) -> BytesIO:
+    """A file of one object, whose pickle is this."""
+    file = BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "|O", "fortran_order": False, "shape": (1,)})
+    return BytesIO(file.getvalue() + program)
 
 
 def test_numbers_in_one_file(tmp_path: Path) -> None:

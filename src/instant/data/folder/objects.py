@@ -1,12 +1,13 @@
 """Labels that numpy saved as Python objects, as names with None or NaN between them, without running the file's code.
 
 Such an array is a pickle, and a pickle is a program. This reader lets it build text, numbers and None in a list; the
-names by which it asks for numpy lead to stand-ins of ours, and any other name is refused.
+names by which it asks for numpy, and for pandas' NA, lead to stand-ins of ours, and any other name is refused.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
 from typing import IO, Any
 
 import numpy as np
@@ -24,22 +25,50 @@ class _Array:
 
 
 class _Dtype:
-    """Stands in for numpy.dtype, of which nothing is needed."""
+    """Stands in for numpy.dtype, of which the code, such as i8 or U3, and the order of the bytes are kept."""
 
-    def __init__(self, *_: object) -> None: ...
-    def __setstate__(self, state: object) -> None: ...
+    code, order = "", ""
+
+    def __init__(self, code: object = "", *_: object) -> None:
+        self.code = str(code)
+
+    def __setstate__(self, state: tuple[int, str, *tuple[object, ...]]) -> None:
+        self.order = str(state[1])
 
 
 def _new_array(*_: object) -> _Array:
     return _Array()
 
 
+def _scalar(kind: object, content: object) -> str | bytes | int | float:
+    """Stands in for numpy's maker of single values: the value as Python has it."""
+    if not isinstance(kind, _Dtype) or not isinstance(content, bytes) or not PLAIN.fullmatch(kind.order + kind.code):
+        raise pickle.UnpicklingError("it holds a value that is neither text nor a number")
+    if kind.code[0] == "S":
+        return content.rstrip(b"\0")
+    if kind.code[0] == "U":
+        return content.decode("utf-32-be" if kind.order == ">" else "utf-32-le").rstrip("\0")
+    (value,) = np.frombuffer(content, np.dtype(kind.order + kind.code))
+    return float(value) if kind.code[0] == "f" else value.item()  # numpy's longest floats have no other in Python
+
+
+PLAIN = re.compile(r"[<>|][biufUS][0-9]{1,9}")  # types of single values: truths, numbers and text
+MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")
+STAND_INS: dict[tuple[str, str], Any] = {  # nothing else is ever looked up
+    **{(module, "_reconstruct"): _new_array for module in MULTIARRAY},
+    **{(module, "scalar"): _scalar for module in MULTIARRAY},
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+    ("pandas", "NA"): None,  # as pandas 3 calls it, and those before
+    ("pandas._libs.missing", "NA"): None,
+    ("pandas._libs.missing", "C_NA"): None,
+}
+
+
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return _new_array
-        if module == "numpy" and name in ("ndarray", "dtype"):
-            return _Array if name == "ndarray" else _Dtype
+        if (module, name) in STAND_INS:
+            return STAND_INS[module, name]
         raise pickle.UnpicklingError(f"it asks for {module}.{name}, which labels never need; nothing in it was run")
 
 
