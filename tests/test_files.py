@@ -12,7 +12,8 @@ import time
 import numpy as np
 import pytest
 
-from instant.data.files import atomic, locked
+from instant.data.files import atomic, exists, locked
+from instant.errors import InputError
 
 
 def test_writes_bytes_and_text(tmp_path):
@@ -63,6 +64,24 @@ def test_permissions_are_those_of_an_ordinary_file(tmp_path):
     with atomic(tmp_path / "a") as f:
         f.write(b"")
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+
+
+def test_what_cannot_be_looked_for_is_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("n" * 300, "loop", "loop/below"):
+        with pytest.raises(InputError, match=f"{name} cannot be looked for .*; check the name, and that you may enter"):
+            exists(tmp_path / name)
+    (tmp_path / "file").touch()
+    (tmp_path / "dead").symlink_to("gone")
+    found = {name: exists(tmp_path / name) for name in ("file", "gone", "gone/below", "file/below", "dead", "a\0b")}
+    assert [name for name, there in found.items() if there] == ["file"]
+
+    def refused(*_, **__):  # as in a folder that may not be entered, which the superuser always may
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "stat", refused)
+    with pytest.raises(InputError, match=r"file cannot be looked for \(Permission denied\)"):
+        exists(tmp_path / "file")
 
 
 def test_only_writing_from_the_start(tmp_path):

@@ -15,7 +15,7 @@ from folders import labelled, photos, plain, read
 from instant.data.folder.labels import match_labels, ways
 from instant.data.folder.listing import list_images, list_unlabelled
 from instant.data.folder.problems import Flaw, write_problems
-from instant.data.folder.read import read_own
+from instant.data.folder.read import read_again, read_own
 from instant.data.folder.survey import Survey
 from instant.data.folder.table import read_table
 from instant.errors import InputError
@@ -460,6 +460,10 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         read(tmp_path / "p")
     with pytest.raises(InputError, match=r"l\.csv is not there"):
         read(tmp_path / "p", tmp_path / "l.csv")
+    for path, label_file in ((tmp_path / ("n" * 300), table), (tmp_path / "p", tmp_path / ("n" * 300))):
+        for read_ in (lambda *given: read_own(*given, 8, []), lambda *given: read_again(*given, 8)):
+            with pytest.raises(InputError, match="n cannot be looked for"):
+                read_(path, label_file)
     with pytest.raises(InputError, match="expected a folder of images, a table"):
         read(tmp_path / "p" / "000.png")
     with pytest.raises(InputError, match="side=7 must be from 8 to 512"):

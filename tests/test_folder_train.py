@@ -85,6 +85,10 @@ def test_a_folder_is_trained_on_and_found_again(capsys: Capture) -> None:
     assert Path("again.csv").read_text() == Path("found.csv").read_text()
 
 
+def test_a_name_that_no_folder_can_have(capsys: Capture) -> None:
+    assert "n cannot be looked for (File name too long)" in refused(["train", "n" * 300], capsys)
+
+
 def test_a_validation_part_is_counted_and_evaluated(capsys: Capture) -> None:
     photos(Path("photos"), count=40, labelled=21)  # 11 cats and 10 dogs: a fifth of 10 is 2 a class
     assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0

@@ -206,6 +206,7 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         tmp_path / "objects.npy": "cannot be read",
         tmp_path / "two.npz": "one called x, got a, b",
         tmp_path / "missing.npy": "is not there",
+        tmp_path / ("n" * 300): "n cannot be looked for",
         tarred: "expected a folder of images",
     }.items():
         with pytest.raises(InputError, match=sentence):
@@ -220,6 +221,8 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         label(run, tmp_path / "b.csv", path=good)
     with pytest.raises(InputError, match="is a folder; name a file in it"):
         label(run, tmp_path, path=good, force=True)
+    with pytest.raises(InputError, match="n cannot be looked for"):
+        label(run, tmp_path / ("n" * 300), path=good)
     with pytest.raises(InputError, match="/dev/null is no ordinary file"):
         label(run, Path("/dev/null"), path=good, form="csv", force=True)
     with pytest.raises(InputError, match="would replace the samples that are to be labelled"):

@@ -46,6 +46,7 @@ def train(
 
     Or on your own images: instant train photos/ --labels labels.csv --out run
     """
+    from instant.data.files import exists
     from instant.data.sources import SOURCES
     from instant.engine.build import split_for
     from instant.engine.fit import fit
@@ -64,7 +65,7 @@ def train(
         job = _resumed(Run(resume), given, labels)
     elif source is None:
         raise InputError("name a source to train on, for example: instant train digits labels=10")
-    elif source not in SOURCES and (Path(source).exists() or labels is not None):
+    elif source not in SOURCES and (exists(Path(source)) or labels is not None):
         job = _on_own_files(Path(source), labels, key_values(words), out, force=force)
     elif labels is not None:
         raise InputError(f"--labels goes with files of your own; {source} has its labels. Say labels=N for N of them.")

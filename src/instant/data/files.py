@@ -20,6 +20,20 @@ except ImportError:  # Windows: nobody is kept out
     fcntl = None
 
 
+def exists(path: Path) -> bool:
+    """Whether something is there. Where that cannot be told, in a folder that may not be entered, that is said."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last is of names that no system has
+        return False
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be looked for ({error.strerror or error}); check the name, and that you may enter the "
+            "folders above it."
+        ) from error
+    return True
+
+
 def require_free(path: Path, *, force: bool) -> None:
     """Before anything is computed, that the file can go there."""
     try:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from instant.data.files import exists
 from instant.data.folder.array_file import ARRAYS
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import read_new
@@ -31,7 +32,7 @@ def open_samples(path: Path, shape: tuple[int, ...], problems: list[Flaw]) -> Br
 
     Decoded images, and uint8 images and float32 vectors of a `.npy`, stay on disk.
     """
-    if not path.exists():
+    if not exists(path):
         raise InputError(f"{path} is not there; check the path.")
     where = str(path.resolve())
     if path.is_dir() or path.suffix.lower() in TABLES:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import instant
-from instant.data.files import atomic, locked
+from instant.data.files import atomic, exists, locked
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.split import Split
 from instant.data.store import Store, let_go
@@ -71,11 +71,11 @@ def label(
     block: int = BLOCK,
 ) -> Labelled:
     """Write what `run` decides about the samples at `path`, or without one about the pool of the split it learnt on."""
-    if out.is_dir():
+    if exists(out) and out.is_dir():
         raise InputError(f"--out {out} is a folder; name a file in it.")
-    if out.exists() and not out.is_file():
+    if exists(out) and not out.is_file():
         raise InputError(f"--out {out} is no ordinary file, which the labels would replace; name another.")
-    if path is not None and path.resolve() == out.resolve():
+    if path is not None and exists(path) and path.resolve() == out.resolve():
         raise InputError(f"--out {out} would replace the samples that are to be labelled; choose another name.")
     run.require_not_its_own(out)
     with _writing(out), locked(out):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from instant.data.files import exists
 from instant.data.folder.array_file import ARRAYS, read_arrays
 from instant.data.folder.cache import decoded
 from instant.data.folder.decode import Unreadable, open_image
@@ -37,7 +38,7 @@ def read_own(
 ) -> Source:
     """A folder of images, a table of their paths, or arrays; `side` is that of the squares images become."""
     for file in (path, label_file):
-        if file is not None and not file.exists():
+        if file is not None and not exists(file):
             raise InputError(f"{file} is not there; check the path.")
     if path.is_file() and path.suffix.lower() in ARRAYS:
         return read_arrays(path, label_file, problems)
@@ -53,8 +54,8 @@ def read_own(
 def read_again(path: Path, label_file: Path | None, side: int) -> Source:
     """The files of a run, from where its folder says they are; if they are not, how to say where they are now."""
     is_file = path.suffix.lower() in (*ARRAYS, *TABLES)
-    gone = {} if path.exists() else {path: f"data={'FILE' if is_file else 'FOLDER'}"}
-    if label_file is not None and not label_file.exists():
+    gone = {} if exists(path) else {path: f"data={'FILE' if is_file else 'FOLDER'}"}
+    if label_file is not None and not exists(label_file):
         gone[label_file] = "--labels FILE"
     if gone:
         raise InputError(
