@@ -234,6 +234,26 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         label(run, tmp_path / "c.csv", pool=lambda: points("instant", seed="1")[1])
 
 
+@pytest.mark.parametrize(
+    ("failing", "sentence"),
+    [("path", r"x\.npy cannot be read \(Input/output error\)"), ("pool", "the samples of .*mine cannot be read"),
+     ("run", "the run .*mine cannot be read"), ("out", "--out .* cannot be written")],
+)  # fmt: skip
+def test_a_disk_that_fails_is_that_of_what_is_read(
+    failing: str, sentence: str, trained: tuple[Run, Split], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Split:
+        raise OSError(5, "Input/output error")
+
+    place = {"path": "open_samples", "run": "load_judge", "out": "_prepare"}.get(failing)
+    if place:
+        monkeypatch.setattr(stream, place, fails)
+    path = None if failing == "pool" else saved(tmp_path / "x.npy", trained[1].train.samples[:3])
+    with pytest.raises(InputError, match=sentence) as refusal:
+        label(trained[0], tmp_path / "labels.csv", path=path, pool=fails, form="csv")
+    assert ("--out" in str(refusal.value)) == (failing == "out")
+
+
 def test_samples_given_in_python_cannot_be_found_again(
     trained: tuple[Run, Split], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,14 +81,17 @@ def label(
     with _writing(out), locked(out):
         if out.exists() and not force:
             raise InputError(f"{out} is there already; choose another --out, or add --force.")
-        judge, classes, shape = load_judge(run, method)
+        with _reading(f"the run {run.path}"):
+            judge, classes, shape = load_judge(run, method)
         require_rule(judge, run)
         if path is not None:
             judge.require_stranger()
             job = _from_path(path, shape, problems_of(out))
         else:
             assert pool is not None, "without a path the pool is asked about"
-            job = _from_pool(run, pool())
+            with _reading(f"the samples of {run.path}"):
+                split = pool()
+            job = _from_pool(run, split)
         judge.to(choose_device(device))
         total = len(job.rows)
         parts = out.with_name(f"{out.name}.parts")
@@ -138,7 +141,8 @@ class _Counted:
 def _from_path(path: Path, shape: tuple[int, ...], listed: Path) -> _Job:
     problems: list[Flaw] = []
     try:
-        store, ids, by = open_samples(path, shape, problems)
+        with _reading(str(path)):
+            store, ids, by = open_samples(path, shape, problems)
     except InputError as error:
         if problems:
             raise InputError(f"{error} What is wrong with each of them is listed in {listed}.") from error
@@ -193,6 +197,19 @@ def _whole(shard: Path, rows: int) -> bool:
         return pq.read_metadata(shard).num_rows == rows
     except (OSError, pa.ArrowException):
         return False
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """What fails in here is no fault of --out."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None and str(error.filename) != what else ""
+        raise InputError(
+            f"{what} cannot be read ({where}{error.strerror or error}); see that the disk is there and that you may "
+            "read it, then give the same command again."
+        ) from error
 
 
 @contextmanager
