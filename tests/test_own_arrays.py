@@ -119,6 +119,16 @@ def test_numbers_in_one_file(tmp_path: Path) -> None:
     assert list(flaws) == ["row 1"]
 
 
+def test_test_labels_may_be_spelt_otherwise_too(tmp_path: Path) -> None:
+    y, y_test = np.array(["Cat", "cat", "cat", "dog", "dog"]), np.array(["Cat", "DOG", "cat", ""])
+    np.savez(tmp_path / "all.npz", x=np.zeros((5, 3)), y=y, x_test=np.zeros((4, 3)), y_test=y_test)
+    source, _ = read(tmp_path / "all.npz")
+    assert (source.classes, source.test_targets.tolist()) == (("cat", "dog"), [0, 1, 0, -1])
+    np.savez(tmp_path / "all.npz", x=np.zeros((5, 3)), y=y, x_test=np.zeros((1, 3)), y_test=np.array(["cow"]))
+    with pytest.raises(InputError, match="y_test: row 0 is 'cow', which is none of the 2 classes"):
+        read(tmp_path / "all.npz")
+
+
 def test_labels_of_arrays_in_a_table(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((3, 2)))
     for text, targets in (

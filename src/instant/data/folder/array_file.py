@@ -13,7 +13,7 @@ from typing import IO
 
 import numpy as np
 
-from instant.data.folder.labels import class_order, merge_spellings, note_single
+from instant.data.folder.labels import class_order, merge_spellings, note_single, spelt_alike
 from instant.data.folder.objects import read_objects
 from instant.data.folder.problems import Flaw
 from instant.data.folder.table import FileTable, as_names, read_table
@@ -50,7 +50,7 @@ def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> So
         x,
         known,
         parts.get("x_test"),
-        None if y_test is None else _names(y_test),
+        None if y_test is None else spelt_alike(_names(y_test), labels.values()),
         classes=sorted(set(labels.values()), key=class_order),
         name=path.stem,
     )

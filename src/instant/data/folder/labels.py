@@ -7,7 +7,7 @@ import posixpath
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from instant.data.folder.problems import Flaw
@@ -130,6 +130,16 @@ def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, s
         if kept[label] != label:
             problems.append(Flaw(name, f"its class {label!r} is taken as {kept[label]!r}: two spellings of one class"))
     return {name: kept[label] for name, label in labels.items()}
+
+
+def spelt_alike(names: Iterable[str], classes: Iterable[str]) -> list[str]:
+    """The names as these classes are spelt, where they differ in what `merge_spellings` overlooks only.
+
+    >>> spelt_alike(["Cat", "cow", "2.0", ""], ["cat", "2"])
+    ['cat', 'cow', '2', '']
+    """
+    known = {class_alike(name): name for name in classes}
+    return [known.get(class_alike(name), name) for name in names]
 
 
 def note_single(labels: dict[str, str], problems: list[Flaw]) -> None:
