@@ -182,6 +182,9 @@ def test_images_in_every_layout(tmp_path: Path) -> None:
         found = open_samples(saved(tmp_path / "x.npy", values), shape, []).store
         assert np.array_equal(found.samples, images)
     assert np.array_equal(open_samples(tmp_path / "x.npz", (3, 4, 6), []).store.samples, images)
+    for name in ("X", "images", "data", "features"):  # as training takes them
+        np.savez(tmp_path / "other.npz", **{"y": np.arange(5), name: images})
+        assert np.array_equal(open_samples(tmp_path / "other.npz", (3, 4, 6), []).store.samples, images)
     grey = open_samples(saved(tmp_path / "x.npy", images[:, 0]), (1, 4, 6), []).store
     assert np.array_equal(grey.samples, images[:, :1])
     mapped = open_samples(saved(tmp_path / "x.npy", images.transpose(0, 2, 3, 1)), (3, 4, 6), []).store.samples
@@ -196,6 +199,10 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
     (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY nothing")
     np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
     np.savez(tmp_path / "two.npz", a=np.zeros(3), b=np.zeros(3))
+    np.savez(tmp_path / "both.npz", x=np.zeros(3), data=np.zeros(3))
+    np.savez(tmp_path / "spoilt.npz", x=np.full(3, 0.5))
+    spoilt = (tmp_path / "spoilt.npz").read_bytes()
+    (tmp_path / "spoilt.npz").write_bytes(spoilt.replace(np.float64(0.5).tobytes(), np.float64(0.25).tobytes()))
     tarred = tmp_path / "x.tar"
     tarred.touch()
     for path, sentence in {
@@ -204,7 +211,9 @@ def test_what_cannot_be_labelled_is_a_sentence(trained: tuple[Run, Split], tmp_p
         saved(tmp_path / "words.npy", np.array(["a"])): "expected numbers",
         tmp_path / "broken.npy": "cannot be read",
         tmp_path / "objects.npy": "cannot be read",
-        tmp_path / "two.npz": "one called x, got a, b",
+        tmp_path / "two.npz": "one called x, X, images, data or features, got a, b",
+        tmp_path / "both.npz": "expected one of x, data, it holds all of them",
+        tmp_path / "spoilt.npz": "x cannot be read",
         tmp_path / "missing.npy": "is not there",
         tmp_path / ("n" * 300): "n cannot be looked for",
         tarred: "expected a folder of images",

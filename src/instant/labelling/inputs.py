@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from instant.data.files import exists
-from instant.data.folder.array_file import ARRAYS
+from instant.data.folder.array_file import ARRAYS, SAMPLES, which
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import read_new
 from instant.data.folder.table import TABLES
@@ -57,12 +57,15 @@ def _read_arrays(path: Path, shape: tuple[int, ...]) -> Store:
         return as_store(found, shape, str(path))
     with found:
         names = list(found.files)
-        name = "x" if "x" in names else names[0] if len(names) == 1 else None
+        name = names[0] if len(names) == 1 else which(names, SAMPLES, path)
         if name is None:
-            raise InputError(f"{path}: expected one array, or one called x, got {', '.join(names) or 'none'}.")
+            raise InputError(
+                f"{path}: expected one array, or one called {', '.join(SAMPLES[:-1])} or {SAMPLES[-1]}, got "
+                f"{', '.join(names) or 'none'}."
+            )
         try:
             array = found[name]
-        except ValueError as error:
+        except (ValueError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: {name} cannot be read ({error}).") from error
     return as_store(array, shape, str(path))
 

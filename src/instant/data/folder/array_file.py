@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO
 
@@ -110,10 +111,16 @@ def _by_number(path: Path, table: FileTable, samples: int) -> np.ndarray | None:
 
 
 def _one(parts: dict[str, np.ndarray], names: tuple[str, ...], path: Path) -> np.ndarray | None:
+    name = which(parts, names, path)
+    return None if name is None else parts[name]
+
+
+def which(parts: Collection[str], names: tuple[str, ...], path: Path) -> str | None:
+    """Of the arrays in a file the one that is called by one of these names."""
     there = [name for name in names if name in parts]
     if len(there) > 1:
         raise InputError(f"{path}: expected one of {', '.join(there)}, it holds all of them; leave one.")
-    return parts[there[0]] if there else None
+    return there[0] if there else None
 
 
 def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
