@@ -14,6 +14,8 @@ from runs import points
 
 from instant.cli import main
 from instant.data.folder.decode import decode
+from instant.data.split import Split
+from instant.engine.build import source_for, split_for
 from instant.engine.fit import fit
 from instant.labelling.stream import label
 from instant.run import Run
@@ -77,11 +79,27 @@ def test_what_is_held_out_for_validation_gets_no_row_and_is_counted(capsys: Capt
     assert "held out" not in capsys.readouterr().out
 
 
-def test_an_interrupted_call_goes_on_unless_a_file_has_changed() -> None:
-    def stop(done: int, total: int) -> None:
-        if done:
-            raise Stop
+def stop(done: int, total: int) -> None:
+    if done:
+        raise Stop
 
+
+def test_shards_of_the_pool_go_when_a_file_of_it_has_changed() -> None:
+    def pool() -> Split:
+        return split_for(run.recipe(), source_for(run.recipe()))
+
+    run, out = Run("run"), Path("own.csv")
+    record = pool().record()
+    for changed, resumed in ((False, 2), (True, 0)):
+        with pytest.raises(Stop):
+            label(run, out, pool=pool, form="csv", block=2, report=stop, force=True)
+        if changed:
+            plain(0).save("photos/001.png")
+        assert label(run, out, pool=pool, form="csv", block=2, force=True).resumed == resumed
+    assert pool().record() == record  # by which a run knows its samples; files are known there by their names
+
+
+def test_an_interrupted_call_goes_on_unless_a_file_has_changed() -> None:
     out = Path("found.csv")
     with pytest.raises(Stop):
         label(Run("run"), out, path=Path("new"), form="csv", block=2, report=stop)

@@ -28,3 +28,4 @@ class Source:
     std: tuple[float, ...]
     mirror: bool = True  # may an image be flipped left to right and stay in its class?
     files: Sequence[str] = ()  # of the training samples, where each was a file
+    key: str | None = None  # of those files, changes whenever one of them does; no part of what a run keeps

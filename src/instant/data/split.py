@@ -53,6 +53,7 @@ class Split:
     seed: int
     draw: Draw = "seeded"
     files: Sequence[str] = ()  # of the samples in `train`, where each was a file
+    key: str | None = None  # of those files, changes whenever one of them does; no part of what a run keeps
 
     @property
     def budget(self) -> dict[str, int]:
@@ -180,6 +181,7 @@ def make_split(
         seed=seed,
         draw=draw,
         files=source.files,
+        key=source.key,
     )
 
 

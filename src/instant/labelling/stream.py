@@ -162,7 +162,8 @@ def _from_pool(run: Run, split: Split) -> _Job:
     def names(rows: np.ndarray) -> list[str]:
         return [split.files[row] if split.files else str(row) for row in rows.tolist()]
 
-    by = {"split": split.hash, "content": split.content, "columns": ["given"]}  # earlier shards lack it
+    known = {"split": split.hash, "content": split.content, "key": split.key}
+    by = {**known, "columns": ["given"]}  # earlier shards lack it
     return _Job(split.train, split.pool, names, Past(run, split), by, held_out=len(split.validation))
 
 

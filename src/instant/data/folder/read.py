@@ -148,6 +148,7 @@ def _read_images(
         mean=found.mean,
         std=found.std,
         files=Names(map(shown, names)),
+        key=listing.key,
     )
 
 
