@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -94,14 +95,7 @@ def test_what_could_not_be_read_for_now_is_tried_again(
     table = photos(tmp_path / "p", count=10, labelled=4)
     (tmp_path / "p" / "009.png").write_text("no image")
     fails: dict[str, Exception] = {"005.png": OSError(5, "Input/output error"), "006.png": MemoryError()}
-    plain_open = Image.open
-
-    def failing(path: Path, **options: Any) -> Image.Image:
-        if error := fails.get(path.name):
-            raise error
-        return plain_open(path, **options)
-
-    monkeypatch.setattr(Image, "open", failing)
+    fail(fails, monkeypatch)
     source, flaws = read(tmp_path / "p", table)
     assert len(source.train) == 7
     assert flaws["005.png"] == "the file cannot be read: Input/output error"
@@ -113,6 +107,33 @@ def test_what_could_not_be_read_for_now_is_tried_again(
     assert decodings == ["004.png", "005.png", "006.png", "007.png"]
     assert len(read(tmp_path / "p", table)[0].train) == 9
     assert len(decodings) == 4  # what is left is damaged for good
+
+
+def fail(errors: dict[str, Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    plain_open = Image.open
+
+    def failing(path: Path, **options: Any) -> Image.Image:
+        if error := errors.get(path.name):
+            raise error
+        return plain_open(path, **options)
+
+    monkeypatch.setattr(Image, "open", failing)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+def test_a_file_that_may_not_be_read_is_tried_again_when_its_mode_has_changed(
+    number: int, tmp_path: Path, decodings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = photos(tmp_path / "p", count=10, labelled=4)
+    refused: dict[str, Exception] = {"005.png": PermissionError(number, "not permitted")}
+    fail(refused, monkeypatch)
+    for _ in range(2):
+        source, flaws = read(tmp_path / "p", table)
+        assert (len(source.train), flaws) == (9, {"005.png": "the file cannot be read: not permitted"})
+        assert len(decodings) == 10  # the second time nothing
+    refused.clear()
+    (tmp_path / "p" / "005.png").chmod(0o640)
+    assert len(read(tmp_path / "p", table)[0].train) == 10
 
 
 def test_a_changed_file_is_seen_also_with_its_size_and_date(tmp_path: Path, decodings: list[str]) -> None:

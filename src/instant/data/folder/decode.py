@@ -7,6 +7,7 @@ filter. Of an animation the first picture counts. This module is imported by wor
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,8 @@ def _for_now(error: Exception) -> Unreadable | None:
     if isinstance(error, MemoryError):
         return Unreadable("there was not enough memory to open it", passing=True)
     if isinstance(error, OSError) and error.errno is not None:
-        return Unreadable(f"the file cannot be read: {error.strerror}", passing=True)
+        lasts = error.errno in (errno.EACCES, errno.EPERM)  # until a chmod, which changes the key of the listing
+        return Unreadable(f"the file cannot be read: {error.strerror}", passing=not lasts)
     return None
 
 
