@@ -192,12 +192,17 @@ def test_arrays_that_cannot_be_used(tmp_path: Path) -> None:
     np.save(tmp_path / "trap.npy", np.array(["a", Trap(), "b"], dtype=object), allow_pickle=True)
     np.save(tmp_path / "lists.npy", np.array([["a", None], ["b", "c"]], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "odd.npz", z=np.zeros(3))
+    np.save(tmp_path / "single.npy", np.float32(3))
+    np.savez(tmp_path / "single.npz", x=np.float32(3), y=np.arange(3))
     (tmp_path / "text.npy").write_text("hello")
     for path, labels, sentence in (
         ("x.npy", None, "nothing says which samples are labelled"),
         ("x.npy", "trap.npy", "which labels never need; nothing in it was run"),
         ("x.npy", "lists.npy", "and labels one text or number a row"),
         ("odd.npz", None, "expected an array called x, it holds z"),
+        ("single.npy", "x.npy", "single.npy: expected samples, one a row, got a single value"),
+        ("single.npz", None, "expected samples, one a row, got a single value"),
+        ("x.npy", "single.npy", "expected one label a row"),
         ("text.npy", None, "cannot be read as an array"),
     ):
         with pytest.raises(InputError, match=sentence):

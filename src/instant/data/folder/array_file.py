@@ -34,6 +34,8 @@ def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> So
     x = _one(found, SAMPLES, path) if isinstance(found, dict) else found
     if x is None:
         raise InputError(f"{path}: expected an array called x, it holds {', '.join(found) or 'none'}.")
+    if x.ndim == 0:
+        raise InputError(f"{path}: expected samples, one a row, got a single value. Save all samples as one array.")
     parts = found if isinstance(found, dict) else {}
     y = _one(parts, LABELS, path) if label_file is None else _labels(label_file, len(x))
     if y is None:
