@@ -13,6 +13,7 @@ from folders import plain, read
 from PIL import Image
 
 from instant.data.folder.objects import read_objects
+from instant.data.sources.labels import MADE_TEXT
 from instant.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -29,6 +30,10 @@ pytestmark = pytest.mark.usefixtures("home")
         np.array(["cat", "dog", "-1", "cat"]),
         np.array([np.str_("cat"), np.bytes_(b"dog"), np.float64("nan"), "cat"], dtype=object),
         np.array(["cat", "dog", pd.NA, "cat"], dtype=object),
+        *(np.array(["cat", "dog", gap, "cat"]) for gap in (*MADE_TEXT, "<NA>", "NaN", "NaT", "None", "-1.0")),
+        np.array([b"cat", b"dog", b"<NA>", b"cat"]),
+        pd.Series(["cat", "dog", pd.NA, "cat"]).astype(object).map(str).to_numpy(object),
+        np.array(["cat", "dog", "NaT", "cat"], dtype=object),
     ],
 )
 def test_names_in_arrays(tmp_path: Path, labels: np.ndarray) -> None:
@@ -117,6 +122,17 @@ def test_numbers_in_one_file(tmp_path: Path) -> None:
     assert source.targets.tolist() == [0, 1, -1, -1, 0]
     assert source.test_targets.tolist() == [1, 0]
     assert list(flaws) == ["row 1"]
+
+
+@pytest.mark.parametrize("labels", [np.array([0, 1, -100]), np.array([0.0, 1.0, -2.0]), np.array([0, 1, -2], object)])
+def test_a_number_below_minus_one_is_no_class(tmp_path: Path, labels: np.ndarray) -> None:
+    sentence = f"row 2 is {labels[2]:g}, expected a whole number from 0, or -1 for unlabelled"
+    np.savez(tmp_path / "all.npz", x=np.zeros((3, 2)), y=labels)
+    with pytest.raises(InputError, match=f"all.npz, labels: {sentence}"):
+        read(tmp_path / "all.npz")
+    np.savez(tmp_path / "all.npz", x=np.zeros((3, 2)), y=[0, 1, -1], x_test=np.zeros((3, 2)), y_test=labels)
+    with pytest.raises(InputError, match=f"all.npz, y_test: {sentence}"):
+        read(tmp_path / "all.npz")
 
 
 def test_test_labels_may_be_spelt_otherwise_too(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from instant.data.folder.problems import Flaw
 from instant.data.folder.table import FileTable, as_names, read_table
 from instant.data.source import Source
 from instant.data.sources.arrays import arrays
+from instant.data.sources.labels import MADE_TEXT
 from instant.errors import InputError
 
 ARRAYS = (".npy", ".npz")
@@ -40,7 +41,7 @@ def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> So
     y = _one(parts, LABELS, path) if label_file is None else _labels(label_file, len(x))
     if y is None:
         raise InputError(f"{path}: nothing says which samples are labelled. Add --labels FILE, or an array y.")
-    names = _names(np.asarray(y))
+    names = _names(np.asarray(y), f"{label_file or path}, labels")
     labels = merge_spellings({f"row {row}": name for row, name in enumerate(names) if name}, problems)
     note_single(labels, problems)
     if len(set(labels.values())) < 2:
@@ -53,19 +54,30 @@ def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> So
         x,
         known,
         parts.get("x_test"),
-        None if y_test is None else spelt_alike(_names(y_test), labels.values()),
+        None if y_test is None else spelt_alike(_names(y_test, f"{path}, y_test"), labels.values()),
         classes=sorted(set(labels.values()), key=class_order),
         name=path.stem,
     )
 
 
-def _names(y: np.ndarray) -> list[str]:
+def _names(y: np.ndarray, what: str) -> list[str]:
     if y.ndim != 1:
-        raise InputError(f"labels: expected one label a row, got an array of shape {y.shape}. Flatten it first.")
-    names = as_names(y.tolist())
-    if y.dtype.kind in "US":  # what numpy makes of None between names
-        names = ["" if name == "None" else name for name in names]
+        raise InputError(f"{what}: expected one label a row, got an array of shape {y.shape}. Flatten it first.")
+    values = y.tolist()
+    if (row := next((row for row, value in enumerate(values) if _below(value)), None)) is not None:
+        raise InputError(
+            f"{what}: row {row} is {values[row]:g}, expected a whole number from 0, or -1 for unlabelled. Number the "
+            "classes, or give their names as text."
+        )
+    names = as_names(values)
+    if y.dtype.kind in "US":  # which numpy and pandas make of None and the like between names
+        names = ["" if name in MADE_TEXT else name for name in names]
     return names
+
+
+def _below(value: object) -> bool:
+    """Whether it is a number below -1, as other programs have for samples they are to ignore."""
+    return isinstance(value, (int, float)) and value < -1
 
 
 def _labels(path: Path, samples: int) -> np.ndarray:

@@ -13,7 +13,8 @@ from instant.errors import InputError
 
 FILE = ("file", "filename", "file_name", "path", "filepath", "image", "name", "id")
 LABEL = ("label", "class", "category", "target", "y")
-UNLABELLED = ("-1", "-1.0", "nan", "NaN")  # as programs write -1 and NaN into text; None may be the name of a class
+# As programs write -1, NaN and pandas' gaps into text; None may be the name of a class
+UNLABELLED = ("-1", "-1.0", "nan", "NaN", "<NA>", "NaT")
 TABLES = (".csv", ".tsv", ".txt", ".parquet")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 LONGEST = 2**31 - 1  # characters in a cell: columns of outlines pass the 131,072 that are usual
