@@ -138,7 +138,6 @@ def test_a_table_as_spreadsheets_write_it(tmp_path: Path) -> None:
         ("file,label\na,cat,\nb,dog,,\n", ["a", "b"], ["cat", "dog"]),
         ("\nfile,label\ra\r  \rb,dog\r", ["a", "b"], ["", "dog"]),
         (',file , LABEL\r\n0,"a\nb","x, ""y"""\r\n1,c,"d"e\r\n', ["a\nb", "c"], ['x, "y"', "de"]),
-        ("file,label,label\na,cat,dog\n", ["a"], ["cat"]),
         ("label\ncat\n\n007\n", None, ["cat", "", "007"]),
     ],
 )
@@ -146,6 +145,11 @@ def test_a_table_as_spreadsheets_write_it(tmp_path: Path) -> None:
 def test_rows_of_text(tmp_path: Path, text: str, files: list[str] | None, labels: list[str]) -> None:
     (tmp_path / "l.csv").write_text(text, newline="")
     assert read_table(tmp_path / "l.csv") == (files, labels)
+
+
+def test_columns_that_nobody_asks_for_may_have_one_name(tmp_path: Path) -> None:
+    (tmp_path / "l.csv").write_text("file,label,class,Class,note,note\na,b,c,d,e,f\n")
+    assert read_table(tmp_path / "l.csv") == (["a"], ["b"])
 
 
 def test_a_cell_may_be_long(tmp_path: Path) -> None:
@@ -438,6 +442,12 @@ def test_a_class_with_one_label_and_a_class_without(tmp_path: Path) -> None:
             "l.csv: none of its 2 labels can be used; the first is of '0'. Write the paths",
         ),
         ("000.png,cat\n001.png,dog\n", "expected the columns file and label, got '000.png', 'cat'. Put a first line"),
+        (
+            "file,label,Label\n000.png,cat,1\n001.png,dog,2\n",
+            "expected one column label, got 'label' and 'Label'. Rename",
+        ),
+        ("file, FILE,label\n000.png,1,cat\n001.png,2,dog\n", "expected one column file, got 'file' and ' FILE'"),
+        ("file,label,label\n000.png,cat,1\n001.png,dog,2\n", "expected one column label, got 'label' and 'label'"),
         ("file,note\n000.png,cat\n", "there is no column label"),
         ("", "cannot be read as a table of text .* saves one as CSV UTF-8"),
         ("file,label\n000.png,\xff\n", "cannot be read as a table"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,14 +46,26 @@ def read_table(path: Path) -> FileTable:
 
 def _places(path: Path, names: list[Any]) -> tuple[int | None, int | None]:
     """Where the columns of files and of labels are among all columns."""
-    columns = {str(name).strip().casefold(): names.index(name) for name in names}
-    file, label = (next((columns[word] for word in words if word in columns), None) for words in (FILE, LABEL))
+    columns: defaultdict[str, list[int]] = defaultdict(list)
+    for place, name in enumerate(names):
+        columns[str(name).strip().casefold()].append(place)
+    file, label = (
+        _place(path, names, next((columns[word] for word in words if word in columns), [])) for words in (FILE, LABEL)
+    )
     if file is None and label is None:
         got = ", ".join(map(repr, names[:6]))
         raise InputError(
             f"{path}: expected the columns file and label, got {got}. Put a first line into it: file,label"
         )
     return file, label
+
+
+def _place(path: Path, names: list[Any], places: list[int]) -> int | None:
+    """The only one of these columns, which have one name."""
+    if len(places) > 1:
+        got = " and ".join(repr(names[place]) for place in places)
+        raise InputError(f"{path}: expected one column {str(names[places[0]]).strip()}, got {got}. Rename all but one.")
+    return places[0] if places else None
 
 
 def _read_parquet(path: Path) -> FileTable:
