@@ -85,6 +85,16 @@ def test_a_folder_is_trained_on_and_found_again(capsys: Capture) -> None:
     assert Path("again.csv").read_text() == Path("found.csv").read_text()
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_handful_of_images_is_enough_for_what_is_chosen(count: int, capsys: Capture) -> None:
+    photos(Path("photos"), count=count, labelled=2)
+    assert main(["train", "photos", "steps=2", "device=cpu", "--labels", "labels.csv", "--out", "run"]) == 0
+    assert (Run("run").recipe().batch, Run("run").recipe().ratio) == (1, count)
+    assert f"1, and {count} x unlabelled" in capsys.readouterr().out
+    words = ["train", "photos", "ratio=4", "steps=2", "device=cpu", "--labels", "labels.csv", "--out", "other"]
+    assert "batch=1 with ratio=4 asks for 4 unlabelled samples" in refused(words, capsys)  # as given, it stands
+
+
 def test_a_name_that_no_folder_can_have(capsys: Capture) -> None:
     assert "n cannot be looked for (File name too long)" in refused(["train", "n" * 300], capsys)
 

@@ -136,11 +136,14 @@ def choose(
     recipe = recipe.override({key: given[key] for key in ("validation", "ratio", "steps") if key in given})
     if features:  # which a full rate at once would destroy; references are to differ in nothing else
         recipe = dataclasses.replace(recipe, optim=dataclasses.replace(recipe.optim, warmup=recipe.steps // 20))
-    fits = max(1, (samples - recipe.validation) // recipe.ratio)
+    pool = max(1, samples - recipe.validation)
+    if pool < recipe.ratio and "ratio" not in given:
+        recipe = dataclasses.replace(recipe, ratio=pool)
+    fits = max(1, pool // recipe.ratio)
     size = "for the size of the samples"
     if fits < recipe.batch:
         recipe = dataclasses.replace(recipe, batch=fits)
-        size = f"a step's unlabelled samples are at most the {samples - recipe.validation:,} there are"
+        size = f"a step's unlabelled samples are at most the {pool:,} there are"
     least = source.classes[int(labels.argmin())]
     choices = [
         Choice("labels", str(labels.sum()), f"{len(source.classes)} classes, at least {labels.min()} each ({least!r})"),
