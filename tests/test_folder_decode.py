@@ -65,6 +65,14 @@ def test_a_transparent_colour_of_a_palette_is_white(tmp_path: Path) -> None:
     assert set(corners(decode(path, 8, 3))) == {WHITE}
 
 
+def test_a_transparent_level_of_sixteen_bits_is_white(tmp_path: Path) -> None:
+    """The level alone: one beside it, which has the same eight bits, stays what it is."""
+    levels = np.full((16, 16), 257 * 100, np.uint16)
+    levels[:8, :8], levels[:8, 8:] = 0, 1
+    path = saved(Image.fromarray(levels), tmp_path / "a.png", transparency=0)
+    assert corners(decode(path, 16, 1)) == [(255,), (0,), (100,), (100,)]
+
+
 def test_print_colours(tmp_path: Path) -> None:
     path = saved(plain((0, 0, 0, 0), mode="CMYK"), tmp_path / "a.jpg")
     assert set(corners(decode(path, 8, 3))) == {WHITE}

@@ -31,7 +31,7 @@ from instant.data.progress import counting
 from instant.data.sources.base import map_exact
 from instant.errors import InputError
 
-VERSION = 3  # of what `decode` makes of a file, and of the card beside it
+VERSION = 4  # of what `decode` makes of a file, and of the card beside it
 SHARD = 128  # images
 AHEAD = 8  # shards that wait for each worker, so that none is idle while a slow one is waited for
 

@@ -116,6 +116,8 @@ def _plain(image: Image.Image, mode: str) -> Image.Image:
         values = np.asarray(image).astype(np.int64)
         if _bits(image) > 16 or values.min() < 0 or values.max() > 65535:
             raise Unreadable("its pixels have 32 bits; save it with 8 or 16 bits")
+        if isinstance(clear := image.info.get("transparency"), int):
+            values[values == clear] = 65535
         image = Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))
     elif image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         if image.mode in ("La", "RGBa"):  # premultiplied; Pillow goes back by one way only
