@@ -341,6 +341,9 @@ def test_no_file_outside_the_folder_is_read(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     plain((1, 1, 1)).save(tmp_path / "elsewhere" / "a.png")
     (tmp_path / "p" / "out.png").symlink_to(tmp_path / "secret.png")
+    (tmp_path / "p2").mkdir()
+    plain((1, 1, 1)).save(tmp_path / "p2" / "a.png")
+    (tmp_path / "p" / "beside.png").symlink_to("../p2/a.png")  # whose folder's name begins with this one's
     (tmp_path / "p" / "up.png").symlink_to("../secret.png")
     (tmp_path / "p" / "linked").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "p" / "loop.png").symlink_to("loop.png")
@@ -351,6 +354,7 @@ def test_no_file_outside_the_folder_is_read(tmp_path: Path) -> None:
     assert set(source.files) == {f"{n:03d}.png" for n in range(24)} | {"within.png"}
     assert "leaves the folder" in flaws["out.png"]
     assert "leaves the folder" in flaws["up.png"]
+    assert "leaves the folder" in flaws["beside.png"]
     assert "link to a folder" in flaws["linked"]
     assert "cannot be read" in flaws["loop.png"]
     assert "outside the folder" in flaws["../secret.png"]
