@@ -390,6 +390,8 @@ class Run:
         self._read_formatted("model.json")
         card = self._read_with("model.json", CARD)
         shape, classes = tuple(card["shape"]), len(card["classes"])
+        if not shape or not len(card["mean"]) == len(card["std"]) == shape[0]:
+            raise InputError(f"{self.path / 'model.json'} has another mean or std than its shape needs; it is damaged.")
         try:
             network = build(card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"]))
         except (TypeError, RuntimeError) as error:
