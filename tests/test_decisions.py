@@ -18,6 +18,7 @@ from instant.algorithms import METHODS
 from instant.alignment import Alignment
 from instant.data.split import Split
 from instant.data.store import Store
+from instant.engine.checkpoint import save_tensors
 from instant.engine.fit import Trained, fit
 from instant.errors import InputError
 from instant.export import export_onnx
@@ -201,6 +202,20 @@ def test_what_does_not_fit_is_a_sentence(finished: Run, tmp_path: Path) -> None:
     (folder / "summary.json").unlink()
     with pytest.raises(InputError, match="the run did not finish"):
         decide(Run(folder), split)
+
+
+def test_a_reference_of_another_run_is_a_sentence(tmp_path: Path) -> None:
+    recipe, split = points("instant")
+    fit(recipe, split, run=(run := Run(tmp_path / "run")))
+    reference = run.reference()
+    for changed in (
+        {name: value for name, value in reference.items() if name != "probs_l"},
+        reference | {"probs_l": reference["probs_l"][:3]},
+        reference | {"probs_l": reference["probs_l"].flatten()},
+    ):
+        save_tensors(run.path / "reference.safetensors", {k: v.contiguous() for k, v in changed.items()}, {})
+        with pytest.raises(InputError, match=r"reference\.safetensors is not of this run"):
+            decide(run, split)
 
 
 def test_a_method_given_as_a_function_is_not_another(tmp_path: Path) -> None:

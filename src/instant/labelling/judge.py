@@ -303,7 +303,13 @@ def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Ju
         raise InputError(
             f"{run}: its checkpoint does not fit method={named}; was another function trained? ({error})"
         ) from error
-    judge = Judge(network, normalise, built, run.reference(), step=recipe.steps - 1, pool=problem.unlabelled)
+    rests_on = run.reference()
+    probs, y = rests_on.get("probs_l"), rests_on.get("y_l")
+    if probs is None or y is None or probs.shape != (len(y), len(classes)):
+        raise InputError(
+            f"{run}/reference.safetensors is not of this run; put the file back as it was, or train again."
+        )
+    judge = Judge(network, normalise, built, rests_on, step=recipe.steps - 1, pool=problem.unlabelled)
     return judge, classes, shape
 
 
