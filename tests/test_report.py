@@ -16,11 +16,13 @@ from runs import HOSTILE, StopAt, points, small
 
 import instant.report.page
 from instant.cli import main
+from instant.cli.report import show_report
 from instant.config import Recipe
 from instant.data.split import Split
 from instant.engine.fit import Callback, fit
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
+from instant.labelling.judge import load_judge
 from instant.progress import ProgressBar
 from instant.report.baseline import find_baseline, train_baseline
 from instant.report.charts import Series, heat_map, line_chart, pair_bars, strips
@@ -186,7 +188,7 @@ def test_the_mean_of_t(tmp_path: Path) -> None:
         run = Run(tmp_path / method)
         recipe, split = points(method)
         trained = fit(recipe, split, run=run)
-        found = transition_of(run, split)
+        found = transition_of(load_judge(run)[0], split)
         if method == "fixmatch":
             assert found is None
             continue
@@ -414,6 +416,30 @@ def test_an_unfinished_run_has_none(finished: Run, tmp_path: Path, capsys: pytes
     (tmp_path / "run" / "summary.json").unlink()
     assert main(["report", str(tmp_path / "run")]) == 2
     assert "the run did not finish; go on with: instant train --resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "reference.safetensors", "checkpoint/state.safetensors"])
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_damaged_run_keeps_its_page(
+    name: str, cut: bool, finished: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished.path, tmp_path / "run")
+    page, file = tmp_path / "run" / "report.html", tmp_path / "run" / name
+    page.write_text("the good one")
+    content = file.read_bytes()
+    file.unlink()
+    if cut:
+        file.write_bytes(content[: len(content) // 2])
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert file.name in capsys.readouterr().err
+    assert page.read_text() == "the good one"
+
+
+def test_what_a_report_cannot_show_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, split = points("supervised")
+    fit(recipe, split, run=Run(tmp_path))
+    show_report(Run(tmp_path), split, with_baseline=False)
+    assert "The report shows no accepted labels:" in capsys.readouterr().out
 
 
 def test_writing_keeps_the_page_before_it_when_it_fails(

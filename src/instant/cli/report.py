@@ -82,6 +82,8 @@ def show_report(
             raise
     path, facts = write_report(run, split, out, method=method)
     say(facts.accuracy.verdict + (f" Train one with: {facts.baseline_command}" if facts.baseline_command else ""))
+    if facts.why_no_decisions:
+        say(f"The report shows no accepted labels: {facts.why_no_decisions}")
     for warning in facts.warnings:
         if warning.kind not in told:
             say(f"Warning: {warning.sentence}")

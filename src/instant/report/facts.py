@@ -14,7 +14,7 @@ from instant.data.split import Split
 from instant.engine.device import choose_device
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide, mean_transition
-from instant.labelling.judge import load_judge
+from instant.labelling.judge import Judge, load_judge, require_rule
 from instant.report.baseline import find_baseline
 from instant.report.gallery import Group, gallery
 from instant.report.warnings import Warn, flooding, flooding_records, from_records, lagging, unequal
@@ -97,11 +97,14 @@ def collect(run: Run, split: Split, method: str | None = None) -> Facts:
     summary, recipe, records = run.summary(), run.recipe(), run.history()
     recipe = dataclasses.replace(recipe, method=method or recipe.method)
     decisions, transition, why = None, None, ""
+    judge = load_judge(run, method)[0]  # or a sentence: a damaged run gets no page, and keeps the one it has
     try:
-        decisions = decide(run, split, method=method)
-        transition = transition_of(run, split, method)
-    except InputError as error:  # a method without thresholds, or other samples than the run's: the rest is shown
+        require_rule(judge, run)
+    except InputError as error:  # a method without thresholds: the rest is shown
         why = str(error)
+    else:
+        decisions = decide(run, split, method=method)
+        transition = transition_of(judge, split)
     labelled = np.bincount(split.targets, minlength=len(split.classes))
     facts = Facts(
         run=str(run),
@@ -140,7 +143,7 @@ def compare(summary: dict[str, Any], baseline: dict[str, Any] | None) -> Accurac
     )
 
 
-def transition_of(run: Run, split: Split, method: str | None = None) -> np.ndarray | None:
+def transition_of(judge: Judge, split: Split) -> np.ndarray | None:
     """The mean of the estimated T(x) over samples spread evenly over the pool; None where the method has no T."""
-    judge = load_judge(run, method)[0].to(choose_device("auto"))
-    return mean_transition(judge, split.train, split.pool[:: -(-len(split.pool) // LOOKED_AT)])
+    spread = split.pool[:: -(-len(split.pool) // LOOKED_AT)]
+    return mean_transition(judge.to(choose_device("auto")), split.train, spread)
