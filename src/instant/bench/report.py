@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,24 +56,24 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def check_csv(path: Path) -> None:
+def check_csv(path: Path, columns: Sequence[str] = COLUMNS) -> None:
     """Refuse, before anything is measured, a file that rows could not be added to."""
     if not path.parent.is_dir():
         raise InputError(f"--csv {path}: there is no folder {path.parent}; make it first.")
     if path.is_dir():
         raise InputError(f"--csv {path} is a folder; name a file in it.")
-    if path.exists() and path.read_text("utf-8").splitlines()[:1] not in ([], [",".join(COLUMNS)]):
+    if path.exists() and path.read_text("utf-8").splitlines()[:1] not in ([], [",".join(columns)]):
         raise InputError(f"--csv {path} has other columns than these rows; name another file.")
     with _writing(path), locked(path):
         pass  # where no lock can lie, no row can
 
 
-def append_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+def append_csv(path: Path, rows: list[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> None:
     """Add rows below those that are there; the file is whole at every moment."""
     with _writing(path), locked(path):
         before = path.read_text("utf-8") if path.exists() else ""
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
         if not before:
             writer.writeheader()
         writer.writerows(rows)
