@@ -200,7 +200,7 @@ def test_a_csv_that_cannot_be_written_loses_no_measurement(
     assert out == ""
     assert "cannot be written (File name too long); name another file." in said
 
-    def full(path: Path, mode: str) -> None:
+    def full(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("instant.bench.report.atomic", full)
@@ -246,6 +246,7 @@ def test_one_failure_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch, c
         ("digits --csv missing/step.csv", "--csv missing/step.csv: there is no folder missing; make it first."),
         ("digits --csv .", "--csv . is a folder"),
         ("digits --csv other.csv", "--csv other.csv has other columns than these rows"),
+        ("digits --csv v.npz", "--csv v.npz has other columns than these rows; name another file."),
         ("synthetic data=here", "synthetic makes its own images"),
         ("digits contrast=100", "contrast=100: a step of the method is measured"),
         ("digts", "source 'digts' is not known; did you mean 'digits'?"),
@@ -258,6 +259,7 @@ def test_a_mistake_is_one_sentence(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "v.npz").write_bytes(b"PK\x03\x04\xff\xfe")
     assert main(["bench", "step", *words.split()]) == 2
     out, complaint = capsys.readouterr()
     assert out == ""

@@ -62,7 +62,9 @@ def check_csv(path: Path, columns: Sequence[str] = COLUMNS) -> None:
         raise InputError(f"--csv {path}: there is no folder {path.parent}; make it first.")
     if path.is_dir():
         raise InputError(f"--csv {path} is a folder; name a file in it.")
-    if path.exists() and path.read_text("utf-8").splitlines()[:1] not in ([], [",".join(columns)]):
+    with _writing(path):
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    if lines and lines[0] != ",".join(columns).encode():
         raise InputError(f"--csv {path} has other columns than these rows; name another file.")
     with _writing(path), locked(path):
         pass  # where no lock can lie, no row can
@@ -71,14 +73,14 @@ def check_csv(path: Path, columns: Sequence[str] = COLUMNS) -> None:
 def append_csv(path: Path, rows: list[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> None:
     """Add rows below those that are there; the file is whole at every moment."""
     with _writing(path), locked(path):
-        before = path.read_text("utf-8") if path.exists() else ""
+        before = path.read_bytes() if path.exists() else b""
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         if not before:
             writer.writeheader()
         writer.writerows(rows)
-        with atomic(path, "w") as file:
-            file.write(before + text.getvalue())
+        with atomic(path) as file:
+            file.write(before + text.getvalue().encode())
 
 
 @contextmanager
