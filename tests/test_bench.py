@@ -250,6 +250,7 @@ def test_one_failure_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch, c
         ("synthetic data=here", "synthetic makes its own images"),
         ("digits contrast=100", "contrast=100: a step of the method is measured"),
         ("digts", "source 'digts' is not known; did you mean 'digits'?"),
+        ("v.npz", "bench step takes a named source, not files of your own as v.npz; choose one of: cifar10,"),
         ("digits step=captured device=cpu", "step=captured records a CUDA graph"),
         ("digits batch=2000 device=cpu", "batch=2000 asks for more samples a step"),
     ],

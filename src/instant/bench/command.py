@@ -17,7 +17,7 @@ from instant.engine.build import split_for
 from instant.engine.device import choose_device, choose_way
 from instant.errors import InputError
 from instant.methods import find_method
-from instant.recipes import resolve
+from instant.recipes import DEFAULTS, resolve
 
 
 def run_steps(
@@ -41,6 +41,11 @@ def run_steps(
     made = source == "synthetic"
     if made and "data" in settings:
         raise InputError("synthetic makes its own images: leave data= out, or name the source that the folder holds.")
+    if not made and source not in DEFAULTS and Path(source).exists():
+        raise InputError(
+            f"bench step takes a named source, not files of your own as {source}; choose one of: "
+            f"{', '.join(sorted([*DEFAULTS, 'synthetic']))}"
+        )
     if settings.get("contrast", "0") != "0":
         raise InputError(f"contrast={settings['contrast']}: a step of the method is measured; leave it out.")
     recipes = []

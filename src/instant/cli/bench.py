@@ -15,7 +15,8 @@ bench = typer.Typer(help="How fast things are on this machine.", no_args_is_help
 @bench.command("step")
 def bench_step(
     source: Annotated[
-        str, typer.Argument(help="a source of instant train, or synthetic: random images as of CIFAR-10")
+        str,
+        typer.Argument(help="a source that instant list sources names, or synthetic: random images as of CIFAR-10"),
     ] = "synthetic",
     settings: Annotated[list[str] | None, typer.Argument(help="key=value ...", show_default=False)] = None,
     methods: Annotated[str | None, typer.Option(help="several methods, as in fixmatch,instant")] = None,
