@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -326,6 +327,10 @@ def test_what_is_chosen() -> None:
     recipe, choices = choose(few, method="instant", gpu=False, given={"labels": "4"})
     assert recipe.validation == 0
     assert "below 10 labels" not in choices[1].reason  # there are 20, of which some are asked for
+    assert choices[1].reason.endswith("; accuracy is not measured")
+    tested = dataclasses.replace(few, test=few.train, test_targets=few.targets)
+    for given in ({"labels": "4"}, {}):
+        assert "not measured" not in choose(tested, method="instant", gpu=False, given=given)[1][1].reason
     # what is given decides how much fits into a step: 40 - 14 = 26 samples for 4 x 6, 32 for 7 x 4
     assert choose(few, method="instant", gpu=False, given={"validation": "14"})[0].batch == 6
     assert choose(few, method="instant", gpu=False, given={"ratio": "7"})[0].batch == 4

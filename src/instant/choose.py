@@ -145,6 +145,7 @@ def choose(
         recipe = dataclasses.replace(recipe, batch=fits)
         size = f"a step's unlabelled samples are at most the {pool:,} there are"
     least = source.classes[int(labels.argmin())]
+    unknown = "" if (source.test_targets >= 0).any() else "; accuracy is not measured"
     choices = [
         Choice("labels", str(labels.sum()), f"{len(source.classes)} classes, at least {labels.min()} each ({least!r})"),
         Choice(
@@ -152,9 +153,9 @@ def choose(
             str(recipe.validation),
             f"{held} labels a class are held out to measure accuracy, of the {labels.sum()}"
             if held
-            else "none, unless validation=N is given beside labels=N; accuracy is not measured"
+            else f"none, unless validation=N is given beside labels=N{unknown}"
             if fewer
-            else f"none: below {ENOUGH} labels a class all are better trained on; accuracy is not measured",
+            else f"none: below {ENOUGH} labels a class all are better trained on{unknown}",
         ),
         Choice("backbone", recipe.backbone, why),
         *(
