@@ -179,6 +179,10 @@ def test_the_command(finished: Run, tmp_path: Path, capfd: pytest.CaptureFixture
     assert weights.exists()
     assert main(["export", str(finished), "--onnx", str(onnx_file)]) == 2
     assert "is there already" in capfd.readouterr().err
+    one = ["--onnx", str(tmp_path / "m"), "--safetensors", str(tmp_path / "x" / ".." / "m"), "--force"]
+    assert main(["export", str(finished), *one]) == 2
+    assert "are one file; name two." in capfd.readouterr().err
+    assert not (tmp_path / "m").exists()
     assert main(["export", str(finished)]) == 2
     assert "--onnx FILE" in capfd.readouterr().err
     for option in ("--onnx", "--safetensors"):

@@ -24,6 +24,8 @@ def export(
 
     if onnx is None and safetensors is None:
         raise InputError("say what to write: --onnx FILE, --safetensors FILE, or both.")
+    if onnx is not None and safetensors is not None and onnx.resolve() == safetensors.resolve():
+        raise InputError(f"--onnx {onnx} and --safetensors {safetensors} are one file; name two.")
     run = Run(folder)
     if safetensors is not None:
         export_safetensors(run, safetensors, force=force)
