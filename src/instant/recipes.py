@@ -14,6 +14,7 @@ from typing import Any
 
 from instant.algorithms import METHODS, REFERENCES
 from instant.config import Recipe, no_suggestion, refuse_ignored
+from instant.data.sources import SOURCES
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 from instant.methods import find_method, method_options
@@ -262,7 +263,10 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
         if key in settings:
             raise InputError(f"{key}={settings[key]} is for images of your own; that of {source} is fixed.")
     refuse_ignored(settings, source, images=True)
-    recipe = recipe.override(settings).located()
+    recipe = recipe.override(settings)
+    if recipe.data is not None and source in SOURCES and not SOURCES[source].download_bytes:
+        raise InputError(f"data={settings['data']}: {source} reads no files, it comes with a package; leave data= out.")
+    recipe = recipe.located()
     if name.startswith("pretrained_") and "pretrained" not in settings:
         raise InputError(
             f"recipe={name} starts from pretrained weights: add pretrained=FILE (timm-style names, .safetensors or a "
