@@ -398,6 +398,13 @@ def test_help(words: list[str], capsys: Capture) -> None:
     assert err == ""
 
 
+def test_a_group_alone_shows_its_help_and_no_empty_complaint(capsys: Capture) -> None:
+    assert main(["bench"]) == 2
+    out, err = capsys.readouterr()
+    assert "Usage:" in out
+    assert err == ""
+
+
 def test_help_does_not_wait_for_torch() -> None:
     program = "import sys; from instant.cli import main; main(['train', '--help']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0

@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(str(error))
         return 2
     except WrongUse as error:
-        complain(error.format_message())
+        if message := error.format_message():  # none where the help is the answer, as to `instant bench`
+            complain(message)
         return 2
     except Interrupted as stop:
         where = f" The checkpoint is saved; go on with: {stop.run.resume_command}" if stop.run else ""
