@@ -405,6 +405,13 @@ def test_a_group_alone_shows_its_help_and_no_empty_complaint(capsys: Capture) ->
     assert err == ""
 
 
+def test_ctrl_c_while_it_is_imported_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-m", "instant"], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "instant: stopped.\n")
+
+
 def test_help_does_not_wait_for_torch() -> None:
     program = "import sys; from instant.cli import main; main(['train', '--help']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
