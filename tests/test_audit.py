@@ -333,7 +333,7 @@ def test_the_command_from_draw_to_certificate(named: Run, tmp_path: Path, capsys
         (["--draw", "5"], "give --draw N and --out todo.csv"),
         (["--out", "x.csv"], "give --draw N and --out todo.csv"),
         (["--draw", "5", "--out", "x.csv", "--labels", "y.csv"], "give --draw N and --out todo.csv"),
-        (["--target", "1"], "must be above 0 and below 1"),
+        (["--target", "2"], "--target 2 must be above 0 and below 1"),
         (["--confidence", "95"], "confidence=95.0 must be from 0.5 to below 1"),
         (["--candidates", "0"], "candidates=0 must be a whole number from 1"),
         (["--labels", "nothing.csv"], "no sample was drawn from"),
@@ -356,6 +356,13 @@ def test_a_folder_that_is_no_run(tmp_path: Path, capsys: Capture) -> None:
     for words in (["--draw", "5", "--out", str(tmp_path / "x.csv")], []):
         assert main(["certify", str(tmp_path), *words]) == 2
         assert "it is no run folder" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_finished(tmp_path: Path, run: Run, capsys: Capture) -> None:
+    shutil.copytree(run.path, tmp_path / "cut")
+    (tmp_path / "cut" / "summary.json").unlink()
+    assert main(["certify", str(tmp_path / "cut")]) == 2
+    assert "the run did not finish; go on with: instant train --resume" in capsys.readouterr().err
 
 
 def test_a_plan_counts_every_correction(tmp_path: Path, named: Run, capsys: Capture) -> None:

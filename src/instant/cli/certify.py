@@ -49,7 +49,13 @@ def certify(
         raise InputError(f"{next(name for name in for_drawing if for_drawing[name])} goes with --draw; leave it out.")
     if labels is None and as_json:
         raise InputError("--json prints the certificate, and needs --labels; leave it out.")
+    if not 0 < target < 1:
+        raise InputError(
+            f"--target {target:g} must be above 0 and below 1, for example 0.95; no sample certifies that all are "
+            "right."
+        )
     recipe, audit = run.recipe(), Audit.of(run)
+    run.summary()  # or a sentence: the run is not finished
     planned = looks if looks is not None else audit.planned if audit is not None else 1
     if planned < 1:
         raise InputError(f"--looks {planned} must be 1 or more.")
