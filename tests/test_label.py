@@ -286,7 +286,9 @@ def test_words_that_do_not_fit(finished: Run, tmp_path: Path, capsys: pytest.Cap
     for words, sentence in {
         ("--out", str(tmp_path / "labels.xls")): "expected a name that ends in .parquet, .csv, .json",
         ("--out", str(tmp_path / "labels.csv"), "--format", "cvs"): "--format 'cvs' is not known",
+        ("--out", str(tmp_path / "no" / "x.csv")): f"there is no folder {tmp_path / 'no'}; make it first",
     }.items():
         assert main(["label", str(finished), *words]) == 2
         assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
     assert choose_format(Path("LABELS.CSV"), None) == "csv"

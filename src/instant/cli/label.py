@@ -26,6 +26,7 @@ def label(
     """Labels with confidence, threshold and reason, a row a sample; the same command again resumes what was stopped."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from instant.data.files import require_free
     from instant.engine.build import source_for, split_for
     from instant.labelling.formats import choose_format
     from instant.labelling.stream import label as write_labels
@@ -34,6 +35,7 @@ def label(
 
     run = Run(folder)
     chosen = choose_format(out, form)
+    require_free(out, force=True)  # a file that is there is looked at under a lock, below
     recipe = run.recipe()
     if method is not None:  # the folder's word for a module to import is not taken
         recipe = dataclasses.replace(recipe, method=method)
