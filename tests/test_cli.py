@@ -24,6 +24,7 @@ from instant.data.split import make_split
 from instant.demo import label_spreading, run_demo
 from instant.engine.fit import fit
 from instant.errors import InputError
+from instant.listing import LISTINGS
 from instant.run import Run
 
 TINY = ["steps=2", "batch=8", "ratio=2", "labels=10"]
@@ -388,6 +389,15 @@ def test_lists(what: str, key: str, names: set[str], capsys: Capture) -> None:
         assert "'instant-ssl[timm]'" in table  # square brackets are rich's markup
     if what == "recipes":
         assert len(rows) == len(recipes.RECIPES) + 132
+
+
+@pytest.mark.parametrize("columns", [80, 100, 119, 120, 160])
+def test_words_of_a_command_are_not_broken(columns: int, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["list", "recipes"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    shown = " ".join(line.split("│")[4] for line in lines).split()
+    assert shown == " ".join(row["command"] for row in LISTINGS["recipes"]()).split()
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["train", "--help"], ["evaluate", "--help"], ["list", "--help"]])

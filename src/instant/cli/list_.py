@@ -12,6 +12,8 @@ from rich.table import Table
 
 from instant.cli.shared import AsJson, console
 
+NARROW = 120  # columns, also of a pipe, in which the longest word of a command may not fit into its share
+
 
 class Listing(StrEnum):
     methods = "methods"
@@ -33,7 +35,10 @@ def list_(
         return
     table = Table()
     for place, name in enumerate(rows[0]):
-        table.add_column(name, overflow="fold", no_wrap=place == 0)  # the name is what people copy
+        width = None
+        if name == "command" and console.width < NARROW:  # its words stay whole, the other columns give way
+            width = max(len(word) for row in rows for word in row[name].split())
+        table.add_column(name, overflow="fold", no_wrap=place == 0, width=width)  # the name is what people copy
     for row in rows:
         table.add_row(*(escape(", ".join(map(str, v)) if isinstance(v, list) else str(v)) for v in row.values()))
     console.print(table)
