@@ -152,7 +152,7 @@ def test_without_an_average_the_last_weights_are_judged() -> None:
         ({"method": "softmatch", "method.momentum": "2"}, "method.momentum=2 must lie in [0, 1]."),
         ({"method": "pi_model", "method.ramp": "-1"}, "method.ramp=-1 must be 0 or more."),
         ({"method.bse": "1"}, "method.bse is not an option of instant; did you mean 'base'?"),
-        ({"backbone.width": "wide"}, "mlp cannot be built with backbone.width=wide: "),
+        ({"backbone.width": "wide"}, "backbone.width='wide' of mlp must be a whole number"),
         ({"device": "meta"}, "device='meta' is not known; use auto, cpu, cuda or cuda:N."),
         ({"device": "cuda:99"}, "device=cuda:99: this machine has "),
         ({"step": "captured", "device": "cpu"}, "step=captured records a CUDA graph and needs a GPU"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from instant.backbones.small_cnn import SmallCNN
 from instant.backbones.vit import VisionTransformer
 from instant.backbones.wrn import WideResNet
 from instant.errors import InputError, nearest
+from instant.kinds import fits
 
 Shape = tuple[int, ...]
 
@@ -24,6 +26,7 @@ class BackboneInfo:
 
     summary: str
     make: Callable[..., Backbone]  # make(shape, classes, **options)
+    network: type[Backbone]  # what is made, whose hints say of which kind an option is
     options: tuple[str, ...] = ()  # the arguments a user may give
     dims: int = 3  # of a sample: 3 for an image (C, H, W), 1 for a vector (D,)
     size: int | None = None  # the only image side it takes
@@ -33,14 +36,14 @@ def _wrn(summary: str, **fixed: int) -> BackboneInfo:
     def make(shape: Shape, classes: int, **options: Any) -> Backbone:
         return WideResNet(channels=shape[0], classes=classes, **fixed, **options)
 
-    return BackboneInfo(summary=summary, make=make, options=("bn_momentum",))
+    return BackboneInfo(summary=summary, make=make, network=WideResNet, options=("bn_momentum",))
 
 
 def _vit(summary: str, *, image: int, **fixed: int) -> BackboneInfo:
     def make(shape: Shape, classes: int, **options: Any) -> Backbone:
         return VisionTransformer(channels=shape[0], classes=classes, image=image, **fixed, **options)
 
-    return BackboneInfo(summary=summary, make=make, options=("drop_path",), size=image)
+    return BackboneInfo(summary=summary, make=make, network=VisionTransformer, options=("drop_path",), size=image)
 
 
 def _small_cnn(shape: Shape, classes: int, **options: Any) -> Backbone:
@@ -66,12 +69,17 @@ BACKBONES: dict[str, BackboneInfo] = {
     "small_cnn": BackboneInfo(
         summary="six 3x3 convolutions, 0.3 M parameters: 8 to 32 px on a CPU",
         make=_small_cnn,
+        network=SmallCNN,
         options=("bn_momentum", "width"),
     ),
-    "mlp": BackboneInfo(summary="two hidden layers of 256: vectors", make=_mlp, options=("width", "depth"), dims=1),
+    "mlp": BackboneInfo(
+        summary="two hidden layers of 256: vectors", make=_mlp, network=MLP, options=("width", "depth"), dims=1
+    ),
 }
 
 _TIMM = "timm:"
+_KINDS = {int: "a whole number, for example 64", float: "a number, for example 0.1"}
+_KINDS |= {bool: "true or false", str: "a text"}
 
 
 def build(name: str, *, shape: Shape, classes: int, **args: Any) -> Backbone:
@@ -91,9 +99,12 @@ def build(name: str, *, shape: Shape, classes: int, **args: Any) -> Backbone:
             f"{name} takes images of {info.size}x{info.size}, the samples are {shape[1]}x{shape[2]}: "
             f"resize them or choose another backbone"
         )
-    for argument in args:
+    kinds = typing.get_type_hints(info.network.__init__)
+    for argument, value in args.items():
         if argument not in info.options:
             raise InputError(f"{name} has no argument {argument!r}: {nearest(argument, info.options)}")
+        if not fits(value, kinds[argument]):
+            raise InputError(f"backbone.{argument}={value!r} of {name} must be {_KINDS[kinds[argument]]}.")
     return info.make(shape, classes, **args)
 
 
