@@ -101,6 +101,21 @@ def at(feed: Feed, step: int) -> Views:
     return feed(torch.tensor(step))
 
 
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        (lambda samples, key: samples[1:], r"must return .* \(12, 1, 4, 4\), on cpu, got shape \(11,"),
+        (lambda samples, key: None, "got a NoneType; it must change samples, not their number"),
+        (lambda samples, key: samples.to("meta"), "on meta"),
+        (lambda samples: samples, r"the strong policy <lambda> must be a function of two arguments, \(samples, key\)"),
+        (5, "the strong policy int must be a function of two arguments"),
+    ],
+)
+def test_a_policy_that_makes_no_view_is_a_sentence(policy: object, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        at(make_feed(numbered(), strong=policy), 0)
+
+
 def shown(x: Tensor) -> Tensor:
     """The positions that numbered images show."""
     assert (x == x[:, :, :1, :1]).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 
 import torch
@@ -74,6 +75,8 @@ class Feed(nn.Module):
                 f"batch={batch} with ratio={ratio} asks for {rows} unlabelled samples a step, but {split.source} has "
                 f"{len(split.pool)}; lower batch or ratio."
             )
+        for place, policy in (("weak", weak), ("strong", strong)):
+            require_two_arguments(place, policy)
         self.wants = wants
         self.weak = weak
         self.strong = strong
@@ -123,7 +126,35 @@ class Feed(nn.Module):
 
     def _view(self, policy: Policy, samples: Tensor, key: Tensor) -> Tensor:
         """Images are augmented as bytes, vectors once they are standardised: noise then suits every feature."""
+        given = samples if self.images else self.normalise(samples)
+        seen = policy(given, key)
+        # of sizes alone: the device is not waited for, and a compiled step has nothing left of it
+        if not isinstance(seen, Tensor) or seen.shape != given.shape or seen.device != given.device:
+            raise InputError(_what_came(policy, given, seen))
         if not self.images:
-            return policy(self.normalise(samples), key)
-        x = self.normalise(policy(samples, key))
+            return seen
+        x = self.normalise(seen)
         return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
+
+
+def require_two_arguments(place: str, policy: Policy) -> None:
+    """Before anything runs, that a policy can be called with samples and a key."""
+    try:
+        inspect.signature(policy).bind(None, None)
+    except TypeError as error:
+        raise InputError(
+            f"the {place} policy {_name(policy)} must be a function of two arguments, (samples, key) -> samples "
+            f"({error}); take both."
+        ) from error
+    except ValueError:  # built in, without a signature
+        pass
+
+
+def _what_came(policy: Policy, given: Tensor, seen: object) -> str:
+    wanted = f"a tensor of the shape it was given, {tuple(given.shape)}, on {given.device}"
+    came = f"shape {tuple(seen.shape)} on {seen.device}" if isinstance(seen, Tensor) else f"a {type(seen).__name__}"
+    return f"the policy {_name(policy)} must return {wanted}, got {came}; it must change samples, not their number."
+
+
+def _name(policy: Policy) -> str:
+    return getattr(policy, "__name__", type(policy).__name__)
