@@ -345,7 +345,7 @@ def test_vit_repeats_a_step_and_its_step_is_no_part_of_the_weights() -> None:
     ("name", "shape", "args", "sentence"),
     [
         ("wrn-37-2", (3, 32, 32), {}, "did you mean 'wrn_37_2'"),
-        ("resnet50", (3, 32, 32), {}, "no backbone is called 'resnet50'"),
+        ("resnet50", (3, 32, 32), {}, "no backbone is called 'resnet50': .*, timm:NAME, "),
         ("wrn_28_2", (64,), {}, r"takes images \(C, H, W\), the samples have shape \(64,\).*one of: mlp"),
         ("mlp", (1, 8, 8), {}, r"takes vectors \(D,\).*small_cnn"),
         ("small_cnn", (8, 8), {}, r"the samples have shape \(8, 8\)$"),

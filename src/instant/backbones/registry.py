@@ -91,7 +91,7 @@ def build(name: str, *, shape: Shape, classes: int, **args: Any) -> Backbone:
     if name.startswith(_TIMM):
         return _build_timm(name.removeprefix(_TIMM), shape=shape, classes=classes, args=args)
     if name not in BACKBONES:
-        raise InputError(f"no backbone is called {name!r}: {nearest(name, BACKBONES)}")
+        raise InputError(f"no backbone is called {name!r}: {nearest(name, [*BACKBONES, f'{_TIMM}NAME'])}")
     info = BACKBONES[name]
     _check_shape(name, shape, info.dims)
     if info.size is not None and shape[1:] != (info.size, info.size):
