@@ -402,6 +402,10 @@ def test_a_draw_whose_sheet_cannot_be_written_is_none(run: Run, split: Split, tm
     assert Audit.of(run) is None
     draw_sample(run, split, 5, sheet=tmp_path / "todo.csv", show=True)
     assert (tmp_path / "todo.csv").read_text().startswith("id,predicted,label\n")
+    before = Audit.of(run)
+    with pytest.raises(InputError, match="cannot be written"):
+        draw_sample(run, split, 8, sheet=tmp_path / "no folder" / "todo.csv")
+    assert Audit.of(run) == before
 
 
 @pytest.mark.parametrize(
