@@ -145,6 +145,7 @@ def test_other_labels_or_another_test_part_are_no_move(capsys: Capture) -> None:
             assert Path("run/recipe.json").read_text() == kept
         Path("run/summary.json").unlink(missing_ok=True)
     assert main(["train", "digits", "labels=10", "steps=1", "--out", "digits"]) == 0
+    assert "digits reads no files" in refused(["train", "--resume", "digits", "data=elsewhere"], capsys)
     complaint = refused(["train", "--resume", "digits", "--labels", "labels.csv"], capsys)
     assert "--labels is for data of your own, and digits was trained on digits." in complaint
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from instant.algorithms import METHODS, REFERENCES
 from instant.config import Recipe, no_suggestion, refuse_ignored
-from instant.data.sources import SOURCES
+from instant.data.sources import refuse_data
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 from instant.methods import find_method, method_options
@@ -264,8 +264,7 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
             raise InputError(f"{key}={settings[key]} is for images of your own; that of {source} is fixed.")
     refuse_ignored(settings, source, images=True)
     recipe = recipe.override(settings)
-    if recipe.data is not None and source in SOURCES and not SOURCES[source].download_bytes:
-        raise InputError(f"data={settings['data']}: {source} reads no files, it comes with a package; leave data= out.")
+    refuse_data(source, recipe.data)
     recipe = recipe.located()
     if name.startswith("pretrained_") and "pretrained" not in settings:
         raise InputError(

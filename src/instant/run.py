@@ -34,6 +34,7 @@ from instant.config import Recipe
 from instant.data.files import atomic, held
 from instant.data.folder.problems import Flaw, require_list, write_problems
 from instant.data.source import Source
+from instant.data.sources import refuse_data
 from instant.data.split import Split, content_of, identify
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
@@ -116,7 +117,9 @@ class Run:
                 f"--resume takes {fixed[0]} from the run folder; only {', '.join(ELSEWHERE)} may be given anew, for "
                 "a run that goes on on another machine."
             )
-        recipe = self.recipe().override(settings).located()
+        recipe = self.recipe().override(settings)
+        refuse_data(recipe.source, recipe.data)
+        recipe = recipe.located()
         if labels is not None and recipe.source != "own":
             raise InputError(f"--labels is for data of your own, and {self} was trained on {recipe.source}.")
         return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels.resolve()))

@@ -76,6 +76,12 @@ def default_root() -> Path:
     return expanded(os.environ.get("INSTANT_DATA") or "~/.cache/instant")
 
 
+def refuse_data(source: str, data: str | None) -> None:
+    """A folder that nobody would look into is a mistake."""
+    if data is not None and source in SOURCES and not SOURCES[source].download_bytes:
+        raise InputError(f"data={data}: {source} reads no files, it comes with a package; leave data= out.")
+
+
 def load(
     name: str,
     root: str | os.PathLike[str] | None = None,
