@@ -117,9 +117,8 @@ class Run:
                 f"--resume takes {fixed[0]} from the run folder; only {', '.join(ELSEWHERE)} may be given anew, for "
                 "a run that goes on on another machine."
             )
-        recipe = self.recipe().override(settings)
-        refuse_data(recipe.source, recipe.data)
-        recipe = recipe.located()
+        refuse_data(self.recipe().source, settings.get("data"))
+        recipe = self.recipe().override(settings).located()
         if labels is not None and recipe.source != "own":
             raise InputError(f"--labels is for data of your own, and {self} was trained on {recipe.source}.")
         return recipe if labels is None else dataclasses.replace(recipe, label_file=str(labels.resolve()))
