@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from instant.backbones import LoadReport, set_step
 from instant.data.feed import Feed
 from instant.engine.metrics import Meter
 from instant.engine.optim import set_lr
+from instant.errors import InputError
 from instant.learner import Learner, commit
 from instant.types import Output, Views
 
@@ -67,13 +69,12 @@ class Program(nn.Module):
             _materialise(optimizer)
         if way != "eager":
             keep_compiled()
-            _allow_many_programs()
             # the functions, not the modules: a compiled module would be a second child of this one
             options: dict[str, Any] = (
                 {"combo_kernels": True} if self.clock.is_cuda else {}
             )  # many small ones in one launch
             self._draw, self._forward, self._account, self._lay = (
-                torch.compile(part, dynamic=False, options=options)
+                torch.compile(_with_code_of_its_own(part), dynamic=False, options=options)
                 for part in (feed.forward, learner.forward, self._record, self._copy)
             )
 
@@ -111,10 +112,10 @@ class Program(nn.Module):
         """Do it, or say in one sentence why not and go on in a slower way."""
         try:
             action()
-        except torch.OutOfMemoryError:
+        except (InputError, torch.OutOfMemoryError):
             raise
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[0]
+        except Exception as error:  # a compiler may stumble over anything; what is wrong in the step itself, eager says
+            reason = (str(error).strip().splitlines() or ["no reason given"])[0]
             self.announce(f"the step cannot be {what} ({type(error).__name__}: {reason}); it runs {instead}, slower")
             self.way = instead
             if instead == "eager":
@@ -230,11 +231,16 @@ def keep_compiled() -> None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
-def _allow_many_programs() -> None:
-    """Each program of a process is one more version of the same functions, and torch would run a ninth uncompiled."""
-    config = torch._dynamo.config
-    config.recompile_limit = max(config.recompile_limit, 256)
-    config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 4096)
+def _with_code_of_its_own(method: Callable) -> Callable:
+    """torch keeps what it compiles beside the code, where the next program would look through it all, and stumble.
+
+    The versions of a process are counted too, and a ninth would run uncompiled; with its program, its code goes.
+    """
+    given = method.__func__  # type: ignore[attr-defined]
+    code, closure = given.__code__.replace(), given.__closure__
+    own = FunctionType(code, given.__globals__, given.__name__, given.__defaults__, closure)
+    own.__kwdefaults__ = given.__kwdefaults__
+    return MethodType(own, method.__self__)  # type: ignore[attr-defined]
 
 
 def _materialise(optimizer: torch.optim.Optimizer) -> None:
