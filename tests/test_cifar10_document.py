@@ -65,7 +65,8 @@ def test_the_comparison_is_the_last_evaluation_of_every_run_from_the_same_featur
 
 
 def test_the_schedules_are_compared_as_they_were_evaluated() -> None:
-    runs = ("instant", "features", "usb", "1"), ("longer", "shared", "usb", "0"), ("longer", "shared", "usb", "1")
+    ours, longer = ("instant", "features", "usb"), ("longer", "shared", "usb")
+    runs = (*ours, "1"), (*ours, "2"), (*longer, "0"), (*longer, "1")
     known = {(_run(row), row["step"]): f"{100 * float(row['accuracy']):.1f}" for row in _rows()}
     table = _table("| learning rate | from 0.03, seed 1 |")
     assert len(table) == 5

@@ -112,7 +112,7 @@ def classic_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
 
 
 def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
-    """The classic setting in a ninth of the steps, 17 minutes on one H200: 94 % with 40 labels (docs/cifar10.md).
+    """The classic setting in a ninth of the steps, 17 minutes on one H200: 93 to 94 % with 40 labels (docs/cifar10.md).
 
     Features are learnt first, without labels; the learning rate then falls to zero. InstanT has a bar by class
     (`_bar_by_class`).
