@@ -303,11 +303,11 @@ def test_compiled_equals_eager() -> None:
     assert max(float((eager[name] - value).abs().max()) for name, value in start.items()) > 0.01
 
 
-def test_programs_of_one_process_are_compiled_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+@torch._dynamo.config.patch(error_on_recompile=True)
+def test_programs_of_one_process_are_compiled_apart() -> None:
     """Why an earlier one does not fit, torch works out, and fails where a rule has not the other's buffers."""
     if not any(map(shutil.which, ("c++", "g++", "clang++"))):
         pytest.skip("needs a C++ compiler")
-    monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
     for method in ("fixmatch", "adamatch"):
         said: list[str] = []
         program = build_program(*points(method, step="compiled"))
