@@ -29,7 +29,8 @@ from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
 from instant.progress import ProgressBar
 from instant.report.baseline import baseline_recipe
-from instant.run import CHECKPOINT, Run
+from instant.run import Run
+from instant.run_files import CHECKPOINT
 
 SHORT = {"contrast": "12", "steps": "12"}
 

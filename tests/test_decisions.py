@@ -26,7 +26,8 @@ from instant.labelling.decisions import Decisions, decide
 from instant.labelling.stream import label
 from instant.match import Match
 from instant.rules import Curriculum, InstanceDependent, Relative, Rule, SelfAdaptive
-from instant.run import CHECKPOINT, Run
+from instant.run import Run
+from instant.run_files import CHECKPOINT
 from instant.types import Evidence, MethodFunction, Problem, State
 
 WITHOUT_RULE = {"supervised", "fully_supervised", "vat", "mixmatch"}

@@ -25,7 +25,8 @@ from instant.engine.fit import Callback, Interrupted, fit
 from instant.errors import InputError
 from instant.match import Match
 from instant.rules import Rule
-from instant.run import CHECKPOINT, Run
+from instant.run import Run
+from instant.run_files import CHECKPOINT
 from instant.types import Evidence, Problem, State
 
 

@@ -36,7 +36,8 @@ from instant.labelling.decisions import decide
 from instant.match import Match
 from instant.report.baseline import train_baseline
 from instant.rules import Fixed
-from instant.run import CHECKPOINT, Run
+from instant.run import Run
+from instant.run_files import CHECKPOINT
 from instant.types import MethodFunction, Problem
 
 

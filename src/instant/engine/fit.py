@@ -28,7 +28,8 @@ from instant.errors import InputError
 from instant.labelling.judge import reference_of
 from instant.learner import Learner
 from instant.methods import method_options, name_of
-from instant.run import Code, Run
+from instant.run import Run
+from instant.run_files import Code
 from instant.types import MethodFunction
 
 
