@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -46,12 +47,9 @@ def train(
 
     Or on your own images: instant train photos/ --labels labels.csv --out run
     """
-    from instant.data.files import exists
-    from instant.data.sources import SOURCES
     from instant.engine.build import split_for
-    from instant.engine.fit import fit
-    from instant.progress import Announcement, AtStart, ProgressBar
-    from instant.report.warnings import Watch
+    from instant.jobs import is_own, train_run
+    from instant.progress import AtStart
     from instant.run import Run
 
     words = settings or []
@@ -65,25 +63,21 @@ def train(
         job = _resumed(Run(resume), given, labels)
     elif source is None:
         raise InputError("name a source to train on, for example: instant train digits labels=10")
-    elif source not in SOURCES and (exists(Path(source)) or labels is not None):
+    elif is_own(source, labels):
         job = _on_own_files(Path(source), labels, key_values(words), out, force=force)
-    elif labels is not None:
-        raise InputError(f"--labels goes with files of your own; {source} has its labels. Say labels=N for N of them.")
     else:
         job = _on_named_source(source, key_values(words), out, force=force)
 
     run, recipe = job.run, job.recipe
     split = split_for(recipe, job.source)
     baseline = baseline and worth_a_baseline(recipe, split)
-    with ProgressBar(recipe.method, console) as bar:
-        watch = Watch(bar.note)
-        watching = [Announcement(run, console), bar, watch]
-        if (problems := job.problems) is not None:
-            watching.insert(0, AtStart(lambda: _tell(run, problems)))
-        trained = fit(recipe, split, run=run, resume=resume is not None, force=force, callbacks=watching)
+    first = [] if (problems := job.problems) is None else [AtStart(lambda: _tell(run, problems))]
+    trained, told = train_run(
+        run, recipe, split, console=console, resume=resume is not None, force=force, callbacks=first
+    )
     _print_summary(trained.summary, run)
     try:
-        show_report(run, split, with_baseline=baseline, method=recipe.method, told=watch.told)
+        show_report(run, split, with_baseline=baseline, method=recipe.method, told=told)
     except Interrupted:
         raise
     except (Exception, KeyboardInterrupt) as error:  # whatever it is, the run is finished and kept
@@ -152,7 +146,7 @@ def _on_own_files(path: Path, labels: Path | None, settings: dict[str, str], out
             _tell(run, problems)
     if there and problems:
         run.require_problems_free()
-    _print_choices(choices)
+    print_choices(choices)
     return Job(run, recipe, source, problems if there else None)
 
 
@@ -172,13 +166,14 @@ def _on_named_source(name: str, settings: dict[str, str], out: Path | None, *, f
 
 
 def _new_run(out: Path | None, *words: object) -> Run:
-    """The folder that was asked for, or runs/ and what the run is of; package.module:function loses its colon."""
+    """The folder that was asked for, or runs/ and what the run is of."""
+    from instant.jobs import folder_name
     from instant.run import Run
 
-    return Run(out or Path("runs") / "-".join(map(str, words)).replace(":", "-"))
+    return Run(out or Path("runs") / folder_name(*words))
 
 
-def _print_choices(choices: list[Choice]) -> None:
+def print_choices(choices: list[Choice], console: Console = console) -> None:
     table = Table("setting", "chosen", "why")
     for row in choices:
         table.add_row(*map(escape, row))
