@@ -66,7 +66,8 @@ def line_chart(title: str, series: Sequence[Series], *, bands: Sequence[Band] = 
     for line in series:
         points = _thinned(line.points)
         path = " ".join(place(x, y) for x, y in points)
-        parts.append(f'<polyline class="line s{line.style}" points="{path}"/>')
+        name = f"<title>{escape(line.name)}</title>"
+        parts.append(f'<polyline class="line s{line.style}" points="{path}">{name}</polyline>')
         if points:
             across, down = place(*points[-1]).split(",")
             parts.append(f'<circle class="dot s{line.style}" cx="{across}" cy="{down}" r="3"/>')

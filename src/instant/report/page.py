@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from instant.data.files import atomic
@@ -36,11 +36,7 @@ def write_report(run: Run, split: Split, out: Path | None = None, *, method: str
 
 def render(facts: Facts) -> str:
     """The page. Names of classes and folders are anybody's text: all that is not a chart of ours is escaped."""
-    environment = Environment(
-        loader=PackageLoader("instant.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters["percent"] = percent
-    return environment.get_template("page.html").render(
+    return template("page.html").render(
         facts=facts,
         summary=facts.summary,
         curves=curves(facts),
@@ -53,6 +49,15 @@ def render(facts: Facts) -> str:
         else heat_map("Estimated transition matrix T", facts.classes, facts.transition),
         settings=settings(facts),
     )
+
+
+def template(name: str) -> Template:
+    """A page of ours to fill in; whatever goes into it is escaped."""
+    environment = Environment(
+        loader=PackageLoader("instant.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["percent"] = percent
+    return environment.get_template(name)
 
 
 def percent(value: float | None, digits: int = 2) -> str:
@@ -81,8 +86,8 @@ def curves(facts: Facts) -> list[Curve]:
     )
     found = []
     for name, title, words in wanted:
-        series = [Series(facts.recipe.method, points) for points in [_points(name, facts.records)] if points]
-        if name == measured and (other := _points(name, facts.baseline_records)):
+        series = [Series(facts.recipe.method, points) for points in [points_of(name, facts.records)] if points]
+        if name == measured and (other := points_of(name, facts.baseline_records)):
             series.append(Series("supervised", other, 2))
         found += _curve(facts, name, title, words, series)
     return found
@@ -95,7 +100,7 @@ def threshold_curve(facts: Facts) -> Curve | None:
         Band("5-95 %", [(step, q[0], q[4]) for step, q in spread]),
         Band("25-75 %", [(step, q[1], q[3]) for step, q in spread]),
     ]
-    series = [Series(facts.recipe.method, points) for points in [_points("threshold", facts.records)] if points]
+    series = [Series(facts.recipe.method, points) for points in [points_of("threshold", facts.records)] if points]
     words = "mean over all samples; shaded: 5-95 % and 25-75 % of them"
     return next(iter(_curve(facts, "threshold", "Threshold over time", words, series, bands)), None)
 
@@ -113,7 +118,8 @@ def class_thresholds(facts: Facts) -> Markup | None:
     return strips("Mean threshold per class over time", facts.classes, values, steps=facts.recipe.steps)
 
 
-def _points(name: str, records: Sequence[dict[str, Any]]) -> list[tuple[float, float]]:
+def points_of(name: str, records: Sequence[dict[str, Any]]) -> list[tuple[float, float]]:
+    """A measure over the steps, where it was taken."""
     return [(record["step"], record[name]) for record in records if record.get(name) is not None]
 
 
