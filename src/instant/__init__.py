@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from instant.compare import compare_methods
     from instant.config import Recipe
     from instant.data.sources import arrays
     from instant.data.split import make_split
@@ -46,6 +47,7 @@ __all__ = [
     "SemiSupervisedShuffleSplit",
     "arrays",
     "certify",
+    "compare_methods",
     "fit",
     "identifiability",
     "instance_thresholds",
@@ -64,6 +66,7 @@ _HOMES = {
     "SemiSupervisedShuffleSplit": "instant.model_selection",
     "arrays": "instant.data.sources",
     "certify": "instant.labelling.certificate",
+    "compare_methods": "instant.compare",
     "fit": "instant.engine.fit",
     "identifiability": "instant.theory",
     "instance_thresholds": "instant.labelling.thresholds",

@@ -1,4 +1,4 @@
-"""The command: train, report, evaluate, label, certify, export, list, demo, bench; each in the file of its name."""
+"""The command: train, compare, report, evaluate, label, certify, export, list, demo, bench; each in its own file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from instant.cli import bench, certify, demo, evaluate, export, label, list_, report, train
+from instant.cli import bench, certify, compare, demo, evaluate, export, label, list_, report, train
 from instant.cli.shared import complain
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
@@ -22,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train.train)  # in the order of --help
+app.command()(compare.compare)
 app.command()(report.report)
 app.command()(evaluate.evaluate)
 app.command()(label.label)

@@ -1,0 +1,153 @@
+"""Which runs a comparison is made of: every method with every seed, one folder each, checked before any is trained."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from instant.choose import Choice, prepare
+from instant.config import Recipe
+from instant.data.folder.problems import Flaw
+from instant.data.source import Source
+from instant.errors import InputError
+from instant.jobs import folder_name, is_own
+from instant.methods import find_method
+from instant.recipes import resolve
+from instant.run import Run
+
+PAGE = "compare.html"
+
+
+class Entry(NamedTuple):
+    """One run of the comparison, and the command that trains it by itself."""
+
+    method: str
+    seed: int
+    run: Run
+    recipe: Recipe
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The runs seed by seed, so that those finished when it is stopped can be compared."""
+
+    source: str
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    out: Path
+    entries: tuple[Entry, ...]
+    data: Source | None = None  # of files of the user's own, which had to be read to choose settings
+    choices: tuple[Choice, ...] = ()  # for the first method, and the others but for what is the method's own
+    problems: tuple[Flaw, ...] = ()
+
+    @property
+    def page(self) -> Path:
+        return self.out / PAGE
+
+
+def make_plan(
+    source: str,
+    settings: Mapping[str, str],
+    *,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    out: Path,
+    labels: Path | None = None,
+) -> Plan:
+    """The runs of `instant train SOURCE key=value ...` with every method and seed; a sentence where one cannot be."""
+    for setting, option in (("method", "--methods"), ("seed", "--seeds")):
+        if setting in settings:
+            raise InputError(f"{setting}={settings[setting]} is for compare to set; write {option} instead.")
+    _require_once("method", "--methods", methods)
+    _require_once("seed", "--seeds", seeds)
+    for method in methods:
+        find_method(method)  # or a sentence, before anything is read
+    recipes: dict[tuple[str, int], Recipe] = {}
+    data: Source | None = None
+    choices: list[Choice] = []
+    problems: list[Flaw] = []
+    if is_own(source, labels):
+        for method in methods:
+            found: list[Flaw] = []
+            prepared = prepare(Path(source), labels, {**settings, "method": method, "seed": str(seeds[0])}, found)
+            if data is None:
+                data, choices, problems = prepared.source, prepared.choices, found
+            recipes |= {(method, seed): prepared.recipe.override({"seed": seed}) for seed in seeds}
+    else:
+        for method in methods:
+            for seed in seeds:
+                recipes[method, seed] = resolve(source, {**settings, "method": method, "seed": str(seed)})
+    given = ["instant", "train", source, *(f"{key}={value}" for key, value in settings.items())]
+    beside = ["--labels", str(labels)] if labels is not None else []
+    entries = tuple(
+        Entry(
+            method=method,
+            seed=seed,
+            run=Run(out / folder_name(method, seed)),
+            recipe=recipes[method, seed],
+            command=shlex.join([*given, f"method={method}", f"seed={seed}", *beside]),
+        )
+        for seed in seeds
+        for method in methods
+    )
+    require_ours(out, entries)
+    for entry in entries:
+        require_same_settings(entry)
+    return Plan(
+        source=source,
+        methods=tuple(methods),
+        seeds=tuple(seeds),
+        out=out,
+        entries=entries,
+        data=data,
+        choices=tuple(choice for choice in choices if choice.setting not in ("method", "seed")),
+        problems=tuple(problems),
+    )
+
+
+def _require_once(what: str, option: str, given: Sequence[object]) -> None:
+    if not given:
+        raise InputError(f"{option} names no {what}; name at least one.")
+    for place, value in enumerate(given):
+        if value in given[:place]:
+            raise InputError(f"{option} names the {what} {value} twice; name it once.")
+
+
+def require_ours(out: Path, entries: Sequence[Entry]) -> None:
+    """Refuse a folder that holds anything but a comparison, of these methods and seeds or of others, and its tables."""
+    try:
+        there = sorted(os.scandir(out), key=lambda item: item.name)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise InputError(f"--out {out} is a file; name a folder for the runs.") from None
+    except OSError as error:
+        raise InputError(f"--out {out} cannot be looked into ({error.strerror or error}).") from error
+    ours = {PAGE, *(entry.run.path.name for entry in entries)}
+    for item in there:
+        known = item.name in ours or item.name.startswith(".") or item.name.endswith(".csv")
+        if not known and item.name not in _names_of(Run(item.path)):
+            raise InputError(
+                f"--out {out} holds {item.name}, which is no run of a comparison; name a folder that is new or empty, "
+                "or that of the comparison to go on with."
+            )
+
+
+def _names_of(run: Run) -> Iterator[str]:
+    """What a comparison would call the folder of a run; nothing where it is none."""
+    if run.exists:
+        recipe = run.recipe()
+        yield folder_name(recipe.method, recipe.seed)
+
+
+def require_same_settings(entry: Entry) -> None:
+    """A run that is there was begun with these settings, or it would be compared with others under their name."""
+    run = entry.run
+    if run.exists and (name := run.differs(entry.recipe)) is not None:
+        began, now = (recipe.leaves().get(name) for recipe in (run.recipe(), entry.recipe))
+        raise InputError(f"{run} was begun with {name}={began}, not {now}; give that again, or another --out.")
