@@ -1,4 +1,4 @@
-"""docs/adding-a-rule.md: the file it shows is run, from outside the package, by the command it names."""
+"""docs/adding-a-rule.md: the files it shows are run, from outside the package, by the commands it names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -16,11 +16,12 @@ import pytest
 import torch
 
 from instant.run import Run
-from instant.testing import check_method, check_rule
+from instant.testing import check_backbone, check_method, check_rule
 from instant.types import Evidence
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "docs" / "examples" / "my_rule.py"
+OWN_BACKBONE = EXAMPLE.with_name("my_backbone.py")
 DOCUMENT = ROOT / "docs" / "adding-a-rule.md"
 
 
@@ -69,14 +70,14 @@ def test_a_class_moves_towards_its_share(my_rule: ModuleType) -> None:
     assert state["tau"].tolist() == pytest.approx([0.545, 0.445, 0.495, 0.5])
 
 
-def test_the_command_of_the_document_trains(tmp_path: Path) -> None:
-    words = shlex.split(blocks("sh")[0])
-    assignment, command, settings = words[0], words[1], words[2:]
+def command_of(block: str) -> tuple[list[str], Callable[..., str]]:
+    """The words after `instant` in a block of the document, and what runs such words where it runs them."""
+    assignment, command, *settings = shlex.split(block)
     name, _, folder = assignment.partition("=")
     assert (name, command) == ("PYTHONPATH", "instant")
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
 
-    def run(*words: str) -> str:
+    def run(*words: str, code: int = 0) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "instant", *words],
             cwd=ROOT,
@@ -86,9 +87,14 @@ def test_the_command_of_the_document_trains(tmp_path: Path) -> None:
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
+    return settings, run
+
+
+def test_the_command_of_the_document_trains(tmp_path: Path) -> None:
+    settings, run = command_of(blocks("sh")[0])
     own = ["--method", "my_rule:my_method"]
     run(*settings, "steps=20", "--out", str(tmp_path / "run"))
     summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
@@ -103,3 +109,36 @@ def test_the_command_of_the_document_trains(tmp_path: Path) -> None:
     assert told == ["instant", "train", "--resume", str(tmp_path / "run"), "method=my_rule:my_method"]
     run(*told[1:])
     assert (tmp_path / "run" / "summary.json").exists()
+
+
+def test_the_document_shows_that_very_backbone() -> None:
+    assert blocks("python")[2] == OWN_BACKBONE.read_text(encoding="utf-8")
+
+
+def test_the_check_of_the_backbone_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last block of the document, run as it stands; then the same compiled."""
+    monkeypatch.syspath_prepend(str(OWN_BACKBONE.parent))
+    exec(compile(blocks("python")[3], str(DOCUMENT), "exec"), {})
+    check_backbone("my_backbone:my_backbone", shape=(1, 8, 8), compiled=True)
+    del sys.modules["my_backbone"]
+
+
+def test_the_command_trains_that_backbone(tmp_path: Path) -> None:
+    settings, run = command_of(blocks("sh")[1])
+    folder, own = tmp_path / "run", ["--backbone", "my_backbone:my_backbone"]
+    run(*settings, "steps=20", "--out", str(folder))
+    card = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    assert card["backbone"] == "my_backbone:my_backbone"
+    assert card["backbone_options"] == {"width": 16, "depth": 3}  # the default too, which may be another tomorrow
+    assert "test samples" in run("evaluate", str(folder), *own)
+    said = run("evaluate", str(folder), code=2)
+    assert "was trained with a backbone of its own, my_backbone:my_backbone, which is code" in said
+    said = run(*settings[:-1], "backbone.width=wide", code=2)
+    assert said == (
+        "instant: backbone.width='wide' of my_backbone:my_backbone must be a whole number, for example 64.\n"
+    )
+    (folder / "summary.json").unlink()
+    told = Run(folder).resume_command.split()
+    assert told == ["instant", "train", "--resume", str(folder), "backbone=my_backbone:my_backbone"]
+    run(*told[1:])
+    assert (folder / "summary.json").exists()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from instant.algorithms import REFERENCES
+from instant.backbones.registry import find_backbone
 from instant.config import Recipe, refuse_ignored
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import OWN, read_own
@@ -52,6 +53,7 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
     method = settings.get("method", "instant")
     find_method(method)  # what is misspelt, here or below, is found before anything is decoded
     wanted = small(OWN, None, method).override(settings)
+    find_backbone(wanted.backbone)
     gpu = choose_device(wanted.device).type == "cuda"
     sides: list[Choice] = []
 

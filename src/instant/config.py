@@ -155,6 +155,10 @@ class Recipe:
 
         return dataclasses.replace(self, data=whole(self.data), pretrained=whole(self.pretrained))
 
+    def named(self, method: str | None, backbone: str | None) -> Recipe:
+        """With method and backbone as the caller calls them, who is trusted to name code; None: as they are."""
+        return dataclasses.replace(self, method=method or self.method, backbone=backbone or self.backbone)
+
     def suited(self, method: str) -> Recipe:
         """For a method, whichever it was made for: with what the recipe suggests for this one, and what was asked for.
 

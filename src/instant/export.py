@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from instant.backbones import BackboneFunction
 from instant.data.files import atomic, require_free
 from instant.engine.checkpoint import load_tensors, write_tensors
 from instant.errors import InputError
@@ -37,7 +38,12 @@ class _Deciding(nn.Module):
 
 
 def export_onnx(
-    run: Run, path: Path, *, force: bool = False, method: str | MethodFunction | None = None
+    run: Run,
+    path: Path,
+    *,
+    force: bool = False,
+    method: str | MethodFunction | None = None,
+    backbone: str | BackboneFunction | None = None,
 ) -> tuple[str, ...]:
     """Write the graph `samples -> label, probabilities, tau, accepted`, any number of samples; returns the outputs.
 
@@ -52,7 +58,7 @@ def export_onnx(
         import onnxscript  # noqa: F401 (torch's exporter is written with it)
     except ImportError as error:
         raise InputError(f'--onnx needs the onnx extra ({error}): pip install "instant-ssl[onnx]"') from error
-    judge, _, shape = load_judge(run, method)
+    judge, _, shape = load_judge(run, method, backbone)
     if judge.decides:
         judge.require_stranger()
     module = _Deciding(judge).eval()
@@ -82,26 +88,28 @@ def export_onnx(
             f"{run}: its network, {run.recipe().backbone}, fixes the number of samples at {len(samples)} when it is "
             "exported; export another backbone, or use --safetensors."
         )
-    for name, value in _card(run).items():
+    for name, value in _card(run, backbone).items():
         proto.metadata_props.append(onnx.StringStringEntryProto(key=name, value=value))
     with _writing(path), atomic(path) as file:
         file.write(proto.SerializeToString())
     return outputs
 
 
-def export_safetensors(run: Run, path: Path, *, force: bool = False) -> None:
+def export_safetensors(
+    run: Run, path: Path, *, force: bool = False, backbone: str | BackboneFunction | None = None
+) -> None:
     """Write the weights of the judged network, with what rebuilds it as the file's metadata."""
     require_free(path, force=force)
     run.require_not_its_own(path)
-    run.load_model()  # or a sentence: the two do not fit
-    tensors, card = load_tensors(run.path / "model.safetensors")[0], _card(run)
+    card = _card(run, backbone)  # or a sentence: it does not fit the weights
+    tensors = load_tensors(run.path / "model.safetensors")[0]
     with _writing(path):
         write_tensors(path, tensors, card)
 
 
-def _card(run: Run) -> dict[str, str]:
+def _card(run: Run, backbone: str | BackboneFunction | None) -> dict[str, str]:
     """model.json as text, each entry JSON of its own."""
-    return {name: json.dumps(value) for name, value in run.load_model()[1].items()}
+    return {name: json.dumps(value) for name, value in run.load_model(backbone)[1].items()}
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from instant.report.warnings import Watch
 from instant.run import Run
 
 
-def is_own(source: str, labels: Path | None) -> bool:
+def names_own_files(source: str, labels: Path | None) -> bool:
     """Does the word name files of the user's own? Labels beside a source that has its own are refused."""
     if source not in SOURCES and (exists(Path(source)) or labels is not None):
         return True

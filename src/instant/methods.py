@@ -2,55 +2,33 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import traceback
 
 from instant.algorithms import METHODS
 from instant.errors import InputError, nearest
+from instant.own_code import import_own, is_own, mishap, own_name
 from instant.types import Method, MethodFunction, Problem
 
 SHARES = ("threshold", "base", "momentum", "confident", "confident_from")
 POSITIVE = ("temperature", "alpha", "sigmas", "gamma", "period", "xi")
+FORM = "function(problem, **options)"
 
 
 def find_method(name: str | MethodFunction) -> MethodFunction:
     """The function called `name`, ours or anybody's as `package.module:function`; a function is itself."""
     if not isinstance(name, str):
         return name
-    if ":" not in name:
+    if not is_own(name):
         if name not in METHODS:
             raise InputError(
                 f"method={name!r} is not known; {nearest(name, METHODS)} "
                 "(a method of your own is given as package.module:function)"
             )
         return METHODS[name]
-    module, _, attribute = name.partition(":")
-    try:
-        if not module or module.startswith("."):
-            raise ImportError("it names no module")
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        file = "a module rather than a file: leave out .py and folders, " if ".py" in module or "/" in module else ""
-        raise InputError(
-            f"method={name!r} cannot be imported ({error}); expected {file}package.module:function with the module "
-            "on PYTHONPATH"
-        ) from error
-    except Exception as error:  # the module is somebody's own, and may do anything
-        raise InputError(f"method={name!r} cannot be imported ({_mishap(error)}); mend {module} first.") from error
-    if not callable(found) or not _takes_something(found):
-        kind = f"{type(found).__name__} that takes no argument" if callable(found) else type(found).__name__
-        raise InputError(f"method={name!r} is a {kind}, expected a function(problem, **options)")
+    found = import_own("method", name, FORM)
+    if not _takes_something(found):
+        raise InputError(f"method={name!r} is a {type(found).__name__} that takes no argument, expected a {FORM}")
     return found
-
-
-def _mishap(error: Exception) -> str:
-    """What went wrong in somebody's own code, and where."""
-    if isinstance(error, SyntaxError):
-        return f"{type(error).__name__}: {error}"  # says where itself
-    *_, last = traceback.extract_tb(error.__traceback__)
-    place = "" if last.filename == __file__ else f", {last.filename} line {last.lineno}"
-    return f"{type(error).__name__}: {error}{place}"
 
 
 def name_of(function: MethodFunction) -> str:
@@ -58,7 +36,7 @@ def name_of(function: MethodFunction) -> str:
     for name, ours in METHODS.items():
         if function is ours:
             return name
-    return f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
+    return own_name(function)
 
 
 def _takes_something(function: MethodFunction) -> bool:
@@ -102,7 +80,7 @@ def build_method(name: str | MethodFunction, problem: Problem, **options: object
         if ours or isinstance(error, InputError):
             raise
         raise InputError(
-            f"method={shown} could not be built ({_mishap(error)}); expected a function(problem, **options) "
+            f"method={shown} could not be built ({mishap(error)}); expected a {FORM} "
             "that returns an instant.types.Method. Its options are given as method.NAME=VALUE."
         ) from error
     if not isinstance(method, Method):

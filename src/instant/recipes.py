@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from instant.algorithms import METHODS, REFERENCES
+from instant.backbones.registry import find_backbone
 from instant.config import Recipe, no_suggestion, refuse_ignored
 from instant.data.sources import refuse_data
 from instant.engine.optim import Optim
@@ -264,6 +265,7 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
             raise InputError(f"{key}={settings[key]} is for images of your own; that of {source} is fixed.")
     refuse_ignored(settings, source, images=True)
     recipe = recipe.override(settings)
+    find_backbone(recipe.backbone)
     refuse_data(source, recipe.data)
     recipe = recipe.located()
     if name.startswith("pretrained_") and "pretrained" not in settings:

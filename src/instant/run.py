@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from instant.backbones.registry import BackboneFunction, backbone_name
 from instant.config import Recipe
 from instant.data.files import held
 from instant.data.folder.problems import Flaw, require_list, write_problems
@@ -21,6 +22,7 @@ from instant.data.split import Split, content_of, identify
 from instant.engine.checkpoint import save_tensors
 from instant.errors import InputError
 from instant.methods import name_of
+from instant.own_code import require_named
 from instant.run_files import FILES, FORMAT, HEADER, NOTHING, PROBLEMS, Code, RunFiles
 from instant.types import MethodFunction
 
@@ -192,15 +194,10 @@ class Run(RunFiles):
             if file is not None and out.resolve() == Path(file).resolve():
                 raise InputError(f"{out} would replace the {what} of {self}; choose another name.")
 
-    def require_named(self, method: str | MethodFunction | None) -> None:
-        """A method of your own is code: the caller names it, the folder's word for it is not taken; ours stay ours."""
-        trained = self.recipe().method
-        named = name_of(method) if callable(method) else method
-        if named not in (None, trained) and not (":" in named and ":" in trained):  # code may have moved
-            raise InputError(f"{self} was begun with method={trained}, not {named}; leave it out, or name that one.")
-        if named is None and ":" in trained:
-            raise InputError(
-                f"{self} was trained with a method of its own, {trained}, which is code, and a run folder is not "
-                f"trusted to run any; if you know it, name it yourself with method={trained} (in commands about a "
-                f"finished run --method {trained})."
-            )
+    def require_named(
+        self, method: str | MethodFunction | None, backbone: str | BackboneFunction | None = None
+    ) -> None:
+        """A method or backbone of your own is code: the caller names it, the folder's word for it is not taken."""
+        recipe = self.recipe()
+        require_named(self, "method", recipe.method, name_of(method) if callable(method) else method)
+        require_named(self, "backbone", recipe.backbone, None if backbone is None else backbone_name(backbone))

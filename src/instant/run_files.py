@@ -26,12 +26,13 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 import instant
-from instant.backbones.registry import build, without_weights
+from instant.backbones.registry import BackboneFunction, backbone_name, build, without_weights
 from instant.config import Recipe
 from instant.data.files import atomic
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
 from instant.kinds import fits, misfit
+from instant.own_code import is_own, require_named
 
 FORMAT = 1
 HEADER = {"format": FORMAT, "instant": instant.__version__}
@@ -66,13 +67,14 @@ CARD = {
 
 
 class Code(NamedTuple):
-    """What a recipe leaves to code, which may be another tomorrow: a method's defaults, and views of one's own."""
+    """What a recipe leaves to code, which may be another tomorrow: a method's defaults, and what is one's own."""
 
     options: dict[str, Any]
     views: tuple[str, ...]  # what makes them; empty: what the recipe says
+    backbone: dict[str, Any]  # the defaults of a backbone of one's own
 
 
-NOTHING = Code({}, ())  # is known, of a run of an earlier version
+NOTHING = Code({}, (), {})  # is known, of a run of an earlier version
 
 
 class RunFiles:
@@ -109,14 +111,14 @@ class RunFiles:
 
     @property
     def resume_command(self) -> str:
-        return f"instant train --resume {self.quoted}{self.method_option('method=')}"
+        return f"instant train --resume {self.quoted}{self.own_code('{}=')}"
 
-    def method_option(self, option: str) -> str:
-        """What a command about this run has to say besides: the method, where that is code of one's own."""
+    def own_code(self, option: str = "--{} ") -> str:
+        """What a command about this run has to say besides: method and backbone, where these are code of one's own."""
         with suppress(InputError):  # a damaged folder has its own sentence
-            method = self.recipe().method
-            if ":" in method:
-                return f" {option}{shlex.quote(method)}"
+            recipe = self.recipe()
+            used = {"method": recipe.method, "backbone": recipe.backbone}
+            return "".join(f" {option.format(key)}{shlex.quote(name)}" for key, name in used.items() if is_own(name))
         return ""
 
     # -- recipe, split and summary ------------------------------------------------------------------------------------
@@ -131,8 +133,10 @@ class RunFiles:
     def code(self) -> Code:
         """What came from code when the run was begun."""
         kept = self._read_formatted("recipe.json").get("code")
+        if kept is None:
+            return NOTHING
         try:
-            return NOTHING if kept is None else Code(dict(kept["options"]), tuple(kept["views"]))
+            return Code(dict(kept["options"]), tuple(kept["views"]), dict(kept.get("backbone", {})))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{self.path / 'recipe.json'} does not say what it was begun with ({error!r}).") from error
 
@@ -212,24 +216,27 @@ class RunFiles:
 
     # -- what was learnt ----------------------------------------------------------------------------------------------
 
-    def load_model(self) -> tuple[nn.Module, dict[str, Any]]:
-        """The trained network in evaluation mode, and its card (classes, shape, normalisation)."""
+    def load_model(self, backbone: str | BackboneFunction | None = None) -> tuple[nn.Module, dict[str, Any]]:
+        """The trained network in evaluation mode, and its card; one of your own is built by the `backbone` you name."""
         self._read_formatted("model.json")
         card = self._read_with("model.json", CARD)
         shape, classes = tuple(card["shape"]), len(card["classes"])
         if not shape or not len(card["mean"]) == len(card["std"]) == shape[0]:
             raise InputError(f"{self.path / 'model.json'} has another mean or std than its shape needs; it is damaged.")
+        named = None if backbone is None else backbone_name(backbone)
+        require_named(self, "backbone", card["backbone"], named)
         try:
-            network = build(card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"]))
+            network = build(
+                backbone or card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"])
+            )
         except (TypeError, RuntimeError) as error:
             raise InputError(f"{self.path / 'model.json'} does not describe a network ({error!r}).") from error
         tensors, _ = load_tensors(self.path / "model.safetensors")
         try:
             network.load_state_dict(tensors)
         except RuntimeError as error:
-            raise InputError(
-                f"{self.path}: model.safetensors does not fit model.json ({str(error)[:200]} ...)"
-            ) from error
+            what = f"backbone={named}; was another one trained?" if is_own(card["backbone"]) else "model.json"
+            raise InputError(f"{self.path}: model.safetensors does not fit {what} ({str(error)[:200]} ...)") from error
         return network.eval(), card
 
     def method_state(self) -> dict[str, Tensor]:

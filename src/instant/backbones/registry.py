@@ -11,11 +11,13 @@ from torch import Tensor, nn
 
 from instant.backbones.base import Backbone, linear_head
 from instant.backbones.mlp import MLP
+from instant.backbones.options import check_options
+from instant.backbones.own import FORM, BackboneFunction, build_own, options_of
 from instant.backbones.small_cnn import SmallCNN
 from instant.backbones.vit import VisionTransformer
 from instant.backbones.wrn import WideResNet
 from instant.errors import InputError, nearest
-from instant.kinds import fits
+from instant.own_code import TIMM, import_own, is_own, own_name
 
 Shape = tuple[int, ...]
 
@@ -77,35 +79,59 @@ BACKBONES: dict[str, BackboneInfo] = {
     ),
 }
 
-_TIMM = "timm:"
-_KINDS = {int: "a whole number, for example 64", float: "a number, for example 0.1"}
-_KINDS |= {bool: "true or false", str: "a text"}
+
+def find_backbone(name: str | BackboneFunction) -> BackboneInfo | BackboneFunction | None:
+    """The line of our table, or the user's own function, `package.module:function`; None: that is timm's to say."""
+    if not isinstance(name, str):
+        return name
+    if is_own(name):
+        return import_own("backbone", name, FORM)
+    if name.startswith(TIMM):
+        return None
+    if name not in BACKBONES:
+        raise InputError(
+            f"no backbone is called {name!r}: {nearest(name, [*BACKBONES, f'{TIMM}NAME'])} "
+            "(a backbone of your own is given as package.module:function)"
+        )
+    return BACKBONES[name]
 
 
-def build(name: str, *, shape: Shape, classes: int, **args: Any) -> Backbone:
+def backbone_name(name: str | BackboneFunction) -> str:
+    """What a run folder calls it."""
+    return name if isinstance(name, str) else own_name(name)
+
+
+def build(name: str | BackboneFunction, /, *, shape: Shape, classes: int, **args: Any) -> Backbone:
     """A new network for samples of `shape`, (C, H, W) or (D,); `timm:NAME` goes through the timm extra.
+
+    `package.module:function`, or a function, is one of the user's own: whatever is wrong with it is an InputError.
 
     >>> build("mlp", shape=(64,), classes=10).num_features
     256
     """
-    if name.startswith(_TIMM):
-        return _build_timm(name.removeprefix(_TIMM), shape=shape, classes=classes, args=args)
-    if name not in BACKBONES:
-        raise InputError(f"no backbone is called {name!r}: {nearest(name, [*BACKBONES, f'{_TIMM}NAME'])}")
-    info = BACKBONES[name]
-    _check_shape(name, shape, info.dims)
-    if info.size is not None and shape[1:] != (info.size, info.size):
+    found, shown = find_backbone(name), backbone_name(name)
+    if found is None:
+        return _build_timm(shown.removeprefix(TIMM), shape=shape, classes=classes, args=args)
+    if not isinstance(found, BackboneInfo):
+        return build_own(shown, found, shape=shape, classes=classes, args=args)
+    _check_shape(shown, shape, found.dims)
+    if found.size is not None and shape[1:] != (found.size, found.size):
         raise InputError(
-            f"{name} takes images of {info.size}x{info.size}, the samples are {shape[1]}x{shape[2]}: "
+            f"{shown} takes images of {found.size}x{found.size}, the samples are {shape[1]}x{shape[2]}: "
             f"resize them or choose another backbone"
         )
-    kinds = typing.get_type_hints(info.network.__init__)
-    for argument, value in args.items():
-        if argument not in info.options:
-            raise InputError(f"{name} has no argument {argument!r}: {nearest(argument, info.options)}")
-        if not fits(value, kinds[argument]):
-            raise InputError(f"backbone.{argument}={value!r} of {name} must be {_KINDS[kinds[argument]]}.")
-    return info.make(shape, classes, **args)
+    hints = typing.get_type_hints(found.network.__init__)
+    check_options(shown, args, {option: hints[option] for option in found.options})
+    return found.make(shape, classes, **args)
+
+
+def own_defaults(name: str | BackboneFunction) -> dict[str, Any]:
+    """The options of a backbone of the user's own that have a default, which may be another tomorrow; of ours none."""
+    found = find_backbone(name)
+    if found is None or isinstance(found, BackboneInfo):
+        return {}
+    parameters = options_of(backbone_name(name), found)[0].values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def without_weights(options: dict[str, Any]) -> dict[str, Any]:
@@ -142,10 +168,9 @@ def _build_timm(name: str, *, shape: Shape, classes: int, args: dict[str, Any]) 
         import timm
     except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that does not fit this torch
         raise InputError(
-            f"the backbone {_TIMM}{name} needs timm, which cannot be imported ({error}): "
-            f'pip install "instant-ssl[timm]"'
+            f'the backbone {TIMM}{name} needs timm, which cannot be imported ({error}): pip install "instant-ssl[timm]"'
         ) from error
-    _check_shape(f"{_TIMM}{name}", shape, 3)
+    _check_shape(f"{TIMM}{name}", shape, 3)
     try:
         body = timm.create_model(name, num_classes=0, in_chans=shape[0], **args)
     except (RuntimeError, TypeError, ValueError) as error:

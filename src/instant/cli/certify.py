@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from instant.cli.shared import AsJson, OwnMethod, RunFolder
+from instant.cli.shared import AsJson, OwnBackbone, OwnMethod, RunFolder
 from instant.errors import InputError
 
 
@@ -26,6 +25,7 @@ def certify(
     seed: Annotated[int | None, typer.Option(help="of the draw (default: 0)")] = None,
     show: Annotated[bool, typer.Option("--show", help="put predicted labels into the csv; they sway people")] = False,
     method: OwnMethod = None,
+    backbone: OwnBackbone = None,
     force: Annotated[bool, typer.Option("--force", help="replace the csv")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +42,8 @@ def certify(
             "give --draw N and --out todo.csv to draw a sample, or --labels todo.csv once it is filled in, "
             "or none of them to see how many checks are needed."
         )
-    for_drawing = {"--seed": seed is not None, "--show": show, "--method": method is not None, "--force": force}
+    for_drawing = {"--seed": seed is not None, "--show": show, "--method": method is not None}
+    for_drawing |= {"--backbone": backbone is not None, "--force": force}
     if labels is not None:
         for_drawing["--looks"] = looks is not None
     if draw is None and any(for_drawing.values()):
@@ -67,9 +68,11 @@ def certify(
     if draw is not None and out is not None:
         require_free(out, force=force)
         run.require_not_its_own(out)
-        run.require_named(method)
-        split = split_for(dataclasses.replace(recipe, method=method or recipe.method), source_for(recipe))
-        audit = draw_sample(run, split, draw, seed=seed, planned=looks, method=method, sheet=out, show=show)
+        run.require_named(method, backbone)
+        split = split_for(recipe.named(method, backbone), source_for(recipe))
+        audit = draw_sample(
+            run, split, draw, seed=seed, planned=looks, method=method, backbone=backbone, sheet=out, show=show
+        )
         options = (("target", target, 0.95), ("confidence", confidence, 0.95), ("candidates", candidates, 1))
         words = [word for name, value, usual in options if value != usual for word in (f"--{name}", f"{value}")]
         typer.echo(

@@ -8,11 +8,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from instant.cli.shared import AsJson, RunFolder, console, say
+from instant.cli.shared import AsJson, OwnBackbone, RunFolder, console, say
 
 
 def evaluate(
     folder: RunFolder,
+    backbone: OwnBackbone = None,
     as_json: AsJson = False,
 ) -> None:
     """Accuracy of a run's saved model on its test data, over all and per class."""
@@ -21,7 +22,7 @@ def evaluate(
     from instant.run import Run
 
     run = Run(folder)
-    result = evaluate_run(run, source_for(run.recipe()))
+    result = evaluate_run(run, source_for(run.recipe()), backbone=backbone)
     if as_json:
         typer.echo(json.dumps(result))
         return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from instant.cli.shared import OwnMethod, RunFolder, complain, say_problems
+from instant.cli.shared import OwnBackbone, OwnMethod, RunFolder, complain, say_problems
 
 
 def label(
@@ -21,6 +20,7 @@ def label(
     ] = None,
     form: Annotated[str | None, typer.Option("--format", help="parquet, csv, label-studio; none: by suffix")] = None,
     method: OwnMethod = None,
+    backbone: OwnBackbone = None,
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
 ) -> None:
     """Labels with confidence, threshold and reason, a row a sample; the same command again resumes what was stopped."""
@@ -36,9 +36,7 @@ def label(
     run = Run(folder)
     chosen = choose_format(out, form)
     require_free(out, force=True)  # a file that is there is looked at under a lock, below
-    recipe = run.recipe()
-    if method is not None:  # the folder's word for a module to import is not taken
-        recipe = dataclasses.replace(recipe, method=method)
+    recipe = run.recipe().named(method, backbone)  # the folder's word for a module to import is not taken
     err = Console(stderr=True, emoji=False)
     columns = (TextColumn("labelling"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=err, disable=not err.is_terminal)
@@ -57,6 +55,7 @@ def label(
             form=chosen,
             force=force,
             method=method,
+            backbone=backbone,
             report=show,
         )
     except KeyboardInterrupt:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from instant.cli.shared import OwnMethod, RunFolder, console, say
+from instant.cli.shared import OwnBackbone, OwnMethod, RunFolder, console, say
 from instant.engine.interrupt import Interrupted
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ def report(
         typer.Option("--with-baseline", help="train on the labels alone first, unless RUN/baseline has it"),
     ] = False,
     method: OwnMethod = None,
+    backbone: OwnBackbone = None,
     force: Annotated[bool, typer.Option("--force", help="replace the file of --out")] = False,
 ) -> None:
     """One page that shows a run: accuracy against the baseline, curves, thresholds, T, a gallery, warnings."""
@@ -36,14 +36,15 @@ def report(
     run = Run(folder)
     recipe = run.recipe()
     run.summary()  # or a sentence: the run is not finished
-    run.require_named(method)
+    run.require_named(method, backbone)
     if out is not None:
         run.require_not_its_own(out)
         if out.resolve() != (run.path / "report.html").resolve():
             require_free(out, force=force)
-    split = split_for(dataclasses.replace(recipe, method=method or recipe.method), source_for(recipe))
+    split = split_for(recipe.named(method, backbone), source_for(recipe))
     run.require_same(split)  # a page, or a baseline, of other data would replace the right one
-    show_report(run, split, with_baseline=with_baseline and worth_a_baseline(recipe, split), out=out, method=method)
+    with_baseline = with_baseline and worth_a_baseline(recipe, split)
+    show_report(run, split, with_baseline=with_baseline, out=out, method=method, backbone=backbone)
 
 
 def worth_a_baseline(recipe: Recipe, split: Split) -> bool:
@@ -64,6 +65,7 @@ def show_report(
     with_baseline: bool,
     out: Path | None = None,
     method: str | None = None,
+    backbone: str | None = None,
     told: Collection[str] = (),
 ) -> None:
     """Write it and say the verdict, and those warnings that were not told during training."""
@@ -72,15 +74,16 @@ def show_report(
     from instant.report.page import write_report
 
     if with_baseline:
-        write_report(run, split, out, method=method)  # the run has its page, whatever becomes of the baseline
+        # The run has its page, whatever becomes of the baseline
+        write_report(run, split, out, method=method, backbone=backbone)
         try:
             with ProgressBar("baseline", console) as bar:
-                train_baseline(run, split, callbacks=[bar])
+                train_baseline(run, split, callbacks=[bar], backbone=backbone)
         except Interrupted:
-            again = f"instant report {run.quoted} --with-baseline{run.method_option('--method ')}"
+            again = f"instant report {run.quoted} --with-baseline{run.own_code()}"
             say(f"{run} is finished, and its report is written without a baseline; for one: {again}")
             raise
-    path, facts = write_report(run, split, out, method=method)
+    path, facts = write_report(run, split, out, method=method, backbone=backbone)
     say(facts.accuracy.verdict + (f" Train one with: {facts.baseline_command}" if facts.baseline_command else ""))
     if facts.why_no_decisions:
         say(f"The report shows no accepted labels: {facts.why_no_decisions}")

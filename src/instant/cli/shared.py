@@ -16,6 +16,7 @@ console = Console(emoji=False)
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 OwnMethod = Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")]
+OwnBackbone = Annotated[str | None, typer.Option(help="package.module:function, of a run of your own backbone")]
 
 
 def key_values(words: list[str]) -> dict[str, str]:

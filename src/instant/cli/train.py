@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -48,7 +47,7 @@ def train(
     Or on your own images: instant train photos/ --labels labels.csv --out run
     """
     from instant.engine.build import split_for
-    from instant.jobs import is_own, train_run
+    from instant.jobs import names_own_files, train_run
     from instant.progress import AtStart
     from instant.run import Run
 
@@ -63,7 +62,7 @@ def train(
         job = _resumed(Run(resume), given, labels)
     elif source is None:
         raise InputError("name a source to train on, for example: instant train digits labels=10")
-    elif is_own(source, labels):
+    elif names_own_files(source, labels):
         job = _on_own_files(Path(source), labels, key_values(words), out, force=force)
     else:
         job = _on_named_source(source, key_values(words), out, force=force)
@@ -77,11 +76,12 @@ def train(
     )
     _print_summary(trained.summary, run)
     try:
-        show_report(run, split, with_baseline=baseline, method=recipe.method, told=told)
+        method, backbone = recipe.method, recipe.backbone
+        show_report(run, split, with_baseline=baseline, method=method, backbone=backbone, told=told)
     except Interrupted:
         raise
     except (Exception, KeyboardInterrupt) as error:  # whatever it is, the run is finished and kept
-        again = f"instant report {run.quoted}{run.method_option('--method ')}"
+        again = f"instant report {run.quoted}{run.own_code()}"
         why = "stopped" if isinstance(error, KeyboardInterrupt) else error
         complain(f"the run is kept, but its report is not written ({why}); try again with: {again}")
         if isinstance(error, KeyboardInterrupt):
@@ -101,11 +101,12 @@ def _resumed(run: Run, settings: dict[str, str], labels: Path | None) -> Job:
     """An unfinished run, as its folder has it; `settings` and `labels` say where things are on this machine."""
     from instant.engine.build import source_for
 
-    named = settings.pop("method", None)
+    method, backbone = settings.pop("method", None), settings.pop("backbone", None)
     recipe = run.moved(settings, labels)
-    run.require_named(named)
-    if named not in (None, recipe.method):
-        raise InputError(f"{run} was begun with method={recipe.method}, not {named}; leave it out, or train anew.")
+    run.require_named(method, backbone)
+    for setting, began, named in (("method", recipe.method, method), ("backbone", recipe.backbone, backbone)):
+        if named not in (None, began):
+            raise InputError(f"{run} was begun with {setting}={began}, not {named}; leave it out, or train anew.")
     return Job(run, recipe, source_for(recipe))
 
 
@@ -115,13 +116,12 @@ def _moved(run: Run, settings: dict[str, str], labels: Path | None) -> None:
 
     if "data" not in settings and labels is None:
         raise InputError(
-            f"{run} is finished; there is nothing to resume. See it with: instant report {run.quoted}"
-            f"{run.method_option('--method ')}"
+            f"{run} is finished; there is nothing to resume. See it with: instant report {run.quoted}{run.own_code()}"
         )
-    named = settings.pop("method", None)
+    method, backbone = settings.pop("method", None), settings.pop("backbone", None)
     recipe = run.moved(settings, labels)
-    run.require_named(named)
-    split = split_for(dataclasses.replace(recipe, method=named or recipe.method), source_for(recipe))
+    run.require_named(method, backbone)
+    split = split_for(recipe.named(method, backbone), source_for(recipe))
     run.require_same(split)
     run.require_same_test(split)
     run.keep(recipe, run.code())

@@ -14,7 +14,7 @@ from instant.config import Recipe
 from instant.data.folder.problems import Flaw
 from instant.data.source import Source
 from instant.errors import InputError
-from instant.jobs import folder_name, is_own
+from instant.jobs import folder_name, names_own_files
 from instant.methods import find_method
 from instant.recipes import resolve
 from instant.run import Run
@@ -71,7 +71,7 @@ def make_plan(
     data: Source | None = None
     choices: list[Choice] = []
     problems: list[Flaw] = []
-    if is_own(source, labels):
+    if names_own_files(source, labels):
         for method in methods:
             found: list[Flaw] = []
             prepared = prepare(Path(source), labels, {**settings, "method": method, "seed": str(seeds[0])}, found)

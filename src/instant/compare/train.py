@@ -98,9 +98,9 @@ def train_entry(entry: Entry, split: Split, plan: Plan, console: Console) -> Non
         run, entry.recipe, split, console=console, title=run.path.name, resume=going_on, callbacks=listing
     )
     try:
-        _, facts = write_report(run, split, method=entry.method)
+        _, facts = write_report(run, split, method=entry.method, backbone=entry.recipe.backbone)
     except Exception as error:  # the run is finished and kept
-        again = f"instant report {run.quoted}{run.method_option('--method ')}"
+        again = f"instant report {run.quoted}{run.own_code()}"
         say(f"{run} is finished, but its report is not written ({error}); try again with: {again}", console)
         return
     for warning in facts.warnings:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from instant.augment import Part, for_images, for_vectors
-from instant.backbones import Backbone, build, load_pretrained
+from instant.backbones import Backbone, BackboneFunction, build, load_pretrained
 from instant.backbones.base import set_seed
 from instant.config import Recipe
 from instant.data.feed import Feed, Policy
@@ -66,6 +66,7 @@ def build_program(
     *,
     policies: tuple[Policy, Policy] | None = None,
     method: MethodFunction | None = None,
+    backbone: BackboneFunction | None = None,
 ) -> Program:
     """Everything a run needs, on its device, at step 0."""
     device = choose_device(recipe.device)
@@ -73,7 +74,7 @@ def build_program(
     shape, classes = split.train.shape, len(split.classes)
 
     def network(outputs: int) -> Backbone:
-        return _network(recipe, shape, outputs)
+        return _network(recipe, shape, outputs, backbone)
 
     with SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
@@ -166,9 +167,14 @@ def why_streamed(memory: float | None, split: Split, device: torch.device) -> st
     )
 
 
-def _network(recipe: Recipe, shape: tuple[int, ...], outputs: int) -> Backbone:
+def _network(
+    recipe: Recipe, shape: tuple[int, ...], outputs: int, function: BackboneFunction | None = None
+) -> Backbone:
+    for name in ("shape", "classes"):
+        if name in recipe.backbone_options:
+            raise InputError(f"backbone.{name} is not an option: the data say their {name}; leave it out.")
     try:
-        return build(recipe.backbone, shape=shape, classes=outputs, **recipe.backbone_options)
+        return build(function or recipe.backbone, shape=shape, classes=outputs, **recipe.backbone_options)
     except InputError:
         raise
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: more than memory holds

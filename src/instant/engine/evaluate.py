@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from instant.backbones import BackboneFunction
 from instant.contrast import contrastive
 from instant.data.feed import Normalise
 from instant.data.source import Source
@@ -38,14 +39,16 @@ def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, 
     return found
 
 
-def evaluate_run(run: Run, source: Source, *, device: str = "auto") -> dict[str, Any]:
+def evaluate_run(
+    run: Run, source: Source, *, device: str = "auto", backbone: str | BackboneFunction | None = None
+) -> dict[str, Any]:
     """Accuracy over all test samples and per class, from model.safetensors alone.
 
     Where no class of a test sample is known, over the validation part, which the run held out of training.
     """
     if run.recipe().method == name_of(contrastive):
         raise InputError(f"{run} holds features, learnt without classes; evaluate the run that started from them.")
-    network, card = run.load_model()
+    network, card = run.load_model(backbone)
     if tuple(card["shape"]) != source.test.shape or tuple(card["classes"]) != source.classes:
         raise InputError(
             f"{run} was trained on {len(card['classes'])} classes of shape {tuple(card['shape'])}, but {source.name} "

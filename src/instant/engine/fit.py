@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from instant.backbones.registry import BackboneFunction, backbone_name, own_defaults
 from instant.config import Recipe
 from instant.contrast import contrastive
 from instant.data.feed import Policy
@@ -65,23 +66,31 @@ def fit(
     callbacks: Sequence[Callback] = (),
     policies: tuple[Policy, Policy] | None = None,
     method: MethodFunction | None = None,
+    backbone: BackboneFunction | None = None,
     weights: dict[str, Tensor] | None = None,
 ) -> Trained:
     """Train; with a `run`, keep checkpoints, curves and results in its folder, and `resume` from there.
 
     A run that is already in the folder is only replaced with `force`, and only once the recipe is known to be good.
-    `policies` (weak, strong) and `method` stand in for what the recipe names, for functions that have no name. Options
-    that the recipe suggests are those for `method`; those that somebody asked for and it does not take are refused.
-    `weights` are a network's to start from, instead of fresh ones.
+    `policies` (weak, strong), `method` and `backbone` stand in for what the recipe names, for functions that have no
+    name. Options that the recipe suggests are those for `method`; those that somebody asked for and it does not take
+    are refused. `weights` are a network's to start from, instead of fresh ones.
     """
     recipe = recipe.suited(recipe.method if method is None else name_of(method))  # the folder keeps what is trained
+    if backbone is not None:
+        recipe = replace(recipe, backbone=backbone_name(backbone))
+    code = code_of(method or recipe.method, policies, backbone or recipe.backbone)
     going_on = run is not None and resume and run.exists
     resumed = run is not None and resume and run.has_checkpoint
     # The checkpoint, or that of the features, has what the weights became
     fresh = replace(recipe, pretrained=None) if resumed or (going_on and recipe.contrast) else recipe
+    defaults = code.backbone
     if run is not None and going_on:
-        fresh = replace(fresh, method_options=run.code().options | fresh.method_options)
-    program = build_program(fresh, split, policies=policies, method=method)
+        began = run.code()
+        fresh = replace(fresh, method_options=began.options | fresh.method_options)
+        defaults = defaults | {name: value for name, value in began.backbone.items() if name in defaults}
+    fresh = replace(fresh, backbone_options=defaults | fresh.backbone_options)
+    program = build_program(fresh, split, policies=policies, method=method, backbone=backbone)
     if run is not None:
         _check_found_again(recipe, split, everything=program.learner.method.all_labels)
     first = features_recipe(recipe, split) if recipe.contrast and weights is None else None
@@ -94,7 +103,7 @@ def fit(
     stopping = interrupt_flag(terminate=run is not None)
     with closing(program.feed), nullcontext() if run is None else run.exclusive(), stopping as interrupted:
         if run is not None and going_on:
-            run.go_on(recipe, split, code_of(method or recipe.method, policies))
+            run.go_on(recipe, split, code)
             saved = run.load_checkpoint()
             if saved is not None:
                 tensors, step, seconds = saved
@@ -109,7 +118,7 @@ def fit(
         elif run is not None:
             if first is not None:
                 run.features.require_free(force=force)
-            run.begin(recipe, split, force=force, code=code_of(method or recipe.method, policies))
+            run.begin(recipe, split, force=force, code=code)
         for callback in callbacks:
             callback.start(recipe, split, step)
 
@@ -123,7 +132,9 @@ def fit(
                 announce(str(note))
 
         if first is not None and not resumed:
-            learnt, earlier = _features(first, split, run, resume=resume, force=force, callbacks=callbacks)
+            learnt, earlier = _features(
+                first, split, run, resume=resume, force=force, callbacks=callbacks, backbone=backbone
+            )
             _start_from(learner, learnt)
             seconds = earlier
         elif first is not None and run is not None and run.features.finished:
@@ -164,18 +175,23 @@ def fit(
         summary = summarise(recipe, split, history, seconds=seconds, earlier=earlier, device=device)
         if run is not None:
             rests_on = reference_of(learner.judged, learner.method, split, program.feed.normalise)
-            run.finish(learner.judged, model_card(recipe, split), rests_on, summary)
+            run.finish(learner.judged, model_card(fresh, split), rests_on, summary)
     for callback in callbacks:
         callback.end(summary)
     return Trained(recipe, split, learner, summary, history)
 
 
-def code_of(method: str | MethodFunction, policies: tuple[Policy, Policy] | None) -> Code:
+def code_of(
+    method: str | MethodFunction, policies: tuple[Policy, Policy] | None, backbone: str | BackboneFunction
+) -> Code:
     """What the folder is told about the code of a run: defaults that can be written down, and whose views."""
     plain = (bool, int, float, str, type(None))
-    options = {name: value for name, value in method_options(method).items() if isinstance(value, plain)}
+    options, of_network = (
+        {name: value for name, value in defaults.items() if isinstance(value, plain)}
+        for defaults in (method_options(method), own_defaults(backbone))
+    )
     whose = (part if inspect.isroutine(part) else type(part) for part in policies or ())
-    return Code(options, tuple(f"{part.__module__}:{part.__qualname__}" for part in whose))
+    return Code(options, tuple(f"{part.__module__}:{part.__qualname__}" for part in whose), of_network)
 
 
 def _start_from(learner: Learner, weights: dict[str, Tensor]) -> None:
@@ -200,13 +216,20 @@ class _Earlier(Callback):
 
 
 def _features(
-    recipe: Recipe, split: Split, run: Run | None, *, resume: bool, force: bool, callbacks: Sequence[Callback]
+    recipe: Recipe,
+    split: Split,
+    run: Run | None,
+    *,
+    resume: bool,
+    force: bool,
+    callbacks: Sequence[Callback],
+    backbone: BackboneFunction | None,
 ) -> tuple[dict[str, Tensor], float]:
     """The network that has learnt without labels, and the seconds that took: a run of its own in the run's folder."""
     own = None if run is None else run.features
     kept = own is not None and resume and own.exists and own.differs(recipe) is None and own.is_of(split)
     if own is not None and kept and own.finished:
-        return own.load_model()[0].state_dict(), own.summary()["seconds"]
+        return own.load_model(backbone or recipe.backbone)[0].state_dict(), own.summary()["seconds"]
     watched = _Earlier(callbacks, recipe.steps)
     watched.note(f"learning features first, without labels: {recipe.steps} steps")
     try:
@@ -218,6 +241,7 @@ def _features(
             force=force or resume,
             callbacks=[watched],
             method=contrastive,
+            backbone=backbone,
         )
     except Interrupted as stop:
         raise Interrupted(0, run, f"{stop.step} of the {recipe.steps} for features") from None

@@ -15,6 +15,7 @@ from typing import get_type_hints
 
 import numpy as np
 
+from instant.backbones import BackboneFunction
 from instant.data.split import Split
 from instant.errors import InputError
 from instant.kinds import misfit
@@ -86,6 +87,7 @@ def draw_sample(
     seed: int | None = None,
     planned: int | None = None,
     method: str | MethodFunction | None = None,
+    backbone: str | BackboneFunction | None = None,
     device: str = "auto",
     sheet: Path | None = None,
     show: bool = False,
@@ -108,12 +110,12 @@ def draw_sample(
     seed, planned = seed or 0, 1 if planned is None else planned
     if planned < 1 or seed < 0:
         raise InputError(f"--looks {planned} must be 1 or more, and --seed {seed} 0 or more.")
-    found = decide(run, split, method=method, device=device)
+    found = decide(run, split, method=method, backbone=backbone, device=device)
     rows = np.flatnonzero(found.accepted & ~np.isin(found.ids, split.labelled))
     if not len(rows):
         raise InputError(
             f"{run} accepts no sample that nobody labelled, so there is nothing to certify; its report says why "
-            f"(instant report {run.quoted}{run.method_option('--method ')})."
+            f"(instant report {run.quoted}{run.own_code()})."
         )
     if not 1 <= count <= len(rows):
         raise InputError(f"--draw {count}: expected from 1 to {len(rows)}, the accepted samples of {run}.")

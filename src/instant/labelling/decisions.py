@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from instant.backbones import BackboneFunction
 from instant.data.progress import Report, counting
 from instant.data.split import Split
 from instant.data.store import Store, batches
@@ -44,16 +45,17 @@ def decide(
     store: Store | None = None,
     *,
     method: str | MethodFunction | None = None,
+    backbone: str | BackboneFunction | None = None,
     device: str = "auto",
     batch: int | None = None,
 ) -> Decisions:
     """Decide about every sample of a store; without one, of the run's own unlabelled pool, which `split` holds.
 
-    `method` names the code of a run of your own method. Samples go through the network in batches, and the table is all
-    that grows with their number.
+    `method` and `backbone` name the code of a run that is your own. Samples go through the network in batches, and the
+    table is all that grows with their number.
     """
     run.require_same(split)
-    judge, classes, shape = load_judge(run, method)
+    judge, classes, shape = load_judge(run, method, backbone)
     require_rule(judge, run)
     if store is not None and store.shape != shape:
         raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instant.alignment import Alignment, rescaled
-from instant.backbones.registry import build, without_weights
+from instant.backbones.registry import BackboneFunction, build, without_weights
 from instant.data.feed import Normalise
 from instant.data.split import Split
 from instant.data.store import Store
@@ -273,17 +273,20 @@ def reference_of(network: nn.Module, method: Method, split: Split, normalise: No
 
 
 @plain_torch()
-def load_judge(run: Run, method: str | MethodFunction | None = None) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
+def load_judge(
+    run: Run, method: str | MethodFunction | None = None, backbone: str | BackboneFunction | None = None
+) -> tuple[Judge, tuple[str, ...], tuple[int, ...]]:
     """The judge of a finished run on the CPU, its classes and the shape of a sample. Nothing that is read runs code."""
     recipe = run.recipe()
-    run.require_named(method)
+    run.require_named(method, backbone)
     method = method or recipe.method
-    network, card = run.load_model()
+    network, card = run.load_model(backbone)
     classes, shape = tuple(card["classes"]), tuple(card["shape"])
     normalise = Normalise(card["mean"], card["std"], images=len(shape) == 3)
 
     def second(outputs: int) -> nn.Module:
-        return build(recipe.backbone, shape=shape, classes=outputs, **without_weights(recipe.backbone_options))
+        options = without_weights(card["backbone_options"])
+        return build(backbone or card["backbone"], shape=shape, classes=outputs, **options)
 
     problem = Problem(
         classes=len(classes),

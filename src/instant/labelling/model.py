@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from instant.backbones import BackboneFunction
 from instant.data.store import batches
 from instant.engine.device import choose_device
 from instant.engine.plain import plain_torch
@@ -25,9 +26,15 @@ class Model:
     decision, on aligned probabilities where it aligns, and may call a sample otherwise.
     """
 
-    def __init__(self, run: Run, device: str = "auto", method: str | MethodFunction | None = None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        device: str = "auto",
+        method: str | MethodFunction | None = None,
+        backbone: str | BackboneFunction | None = None,
+    ) -> None:
         self.run = run
-        judge, self.classes, self.shape = load_judge(run, method)
+        judge, self.classes, self.shape = load_judge(run, method, backbone)
         self._judge = judge.to(choose_device(device))
 
     def predict(self, x: Any) -> np.ndarray:
@@ -51,10 +58,17 @@ class Model:
         return decide_rows(self._judge, store, np.arange(len(store)), self.classes)
 
 
-def load(run: str | Path, *, device: str = "auto", method: str | MethodFunction | None = None) -> Model:
+def load(
+    run: str | Path,
+    *,
+    device: str = "auto",
+    method: str | MethodFunction | None = None,
+    backbone: str | BackboneFunction | None = None,
+) -> Model:
     """The model of a finished run folder. Safetensors and JSON are all that is read: nothing in them can run code.
 
-    `method` is for runs of a method of your own: its function, or `package.module:function`.
+    `method` and `backbone` are for runs of a method or backbone of your own: its function, or
+    `package.module:function`.
 
     >>> import tempfile
     >>> import numpy as np
@@ -74,4 +88,4 @@ def load(run: str | Path, *, device: str = "auto", method: str | MethodFunction 
     ([1, 0], ('high', 'low'))
     >>> folder.cleanup()
     """
-    return Model(Run(run), device, method)
+    return Model(Run(run), device, method, backbone)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import instant
+from instant.backbones import BackboneFunction
 from instant.data.files import atomic, exists, locked
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.split import Split
@@ -66,6 +67,7 @@ def label(
     form: str = "parquet",
     force: bool = False,
     method: str | MethodFunction | None = None,
+    backbone: str | BackboneFunction | None = None,
     device: str = "auto",
     report: Report = lambda done, total: None,
     block: int = BLOCK,
@@ -82,7 +84,7 @@ def label(
         if out.exists() and not force:
             raise InputError(f"{out} is there already; choose another --out, or add --force.")
         with _reading(f"the run {run.path}"):
-            judge, classes, shape = load_judge(run, method)
+            judge, classes, shape = load_judge(run, method, backbone)
         require_rule(judge, run)
         if path is not None:
             judge.require_stranger()

@@ -12,6 +12,7 @@ from instant.config import Recipe
 from instant.data.split import Split
 from instant.engine.fit import Callback, fit
 from instant.errors import InputError
+from instant.own_code import is_own, require_named
 from instant.run import Run
 
 
@@ -38,12 +39,21 @@ def find_baseline(run: Run, split: Split) -> Run | None:
 def _belongs(run: Run, split: Split) -> bool:
     """Is what lies in RUN/baseline, finished or not, of this run?"""
     kept = run.baseline
-    return kept.exists and kept.differs(baseline_recipe(run.recipe())) is None and kept.is_of(split)
+    if not kept.exists:
+        return False
+    recipe, theirs = baseline_recipe(run.recipe()), kept.recipe().backbone
+    if is_own(recipe.backbone) and is_own(theirs):  # code may have moved
+        recipe = dataclasses.replace(recipe, backbone=theirs)
+    return kept.differs(recipe) is None and kept.is_of(split)
 
 
-def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = ()) -> Run:
-    """The baseline of a run, trained now unless it is there; one that was stopped goes on, another run is put aside."""
+def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = (), backbone: str | None = None) -> Run:
+    """The baseline of a run, trained now unless it is there; one that was stopped goes on, another run is put aside.
+
+    `backbone` names the run's network where that is code of your own.
+    """
     recipe = run.recipe()
+    require_named(run, "backbone", recipe.backbone, backbone)
     require_other(recipe)
     if (kept := find_baseline(run, split)) is not None:
         return kept
@@ -57,7 +67,8 @@ def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = ()
         aside = _put_aside(run.baseline)
         for callback in callbacks:
             callback.note(f"{run.baseline} held a run of other settings or data; it is {aside} now.")
-    fit(baseline_recipe(recipe), split, run=run.baseline, resume=unfinished, force=not unfinished, callbacks=callbacks)
+    wanted = baseline_recipe(recipe.named(None, backbone))
+    fit(wanted, split, run=run.baseline, resume=unfinished, force=not unfinished, callbacks=callbacks)
     return run.baseline
 
 

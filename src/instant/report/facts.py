@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +80,7 @@ class Facts:
         if known.value is None or known.baseline is not None or known.is_baseline:
             return None
         run = Run(self.run)
-        return f"instant report {run.quoted}{run.method_option('--method ')} --with-baseline"
+        return f"instant report {run.quoted}{run.own_code()} --with-baseline"
 
     @property
     def accepted(self) -> np.ndarray | None:
@@ -91,19 +90,19 @@ class Facts:
         return np.bincount(self.decisions.label[self.decisions.accepted], minlength=len(self.classes))
 
 
-def collect(run: Run, split: Split, method: str | None = None) -> Facts:
-    """The facts of a finished run; `split` is the run's, `method` names its code where that is your own."""
-    run.require_named(method)
+def collect(run: Run, split: Split, method: str | None = None, backbone: str | None = None) -> Facts:
+    """The facts of a finished run; `split` is the run's, `method` and `backbone` name code that is your own."""
+    run.require_named(method, backbone)
     summary, recipe, records = run.summary(), run.recipe(), run.history()
-    recipe = dataclasses.replace(recipe, method=method or recipe.method)
+    recipe = recipe.named(method, backbone)
     decisions, transition, why = None, None, ""
-    judge = load_judge(run, method)[0]  # or a sentence: a damaged run gets no page, and keeps the one it has
+    judge = load_judge(run, method, backbone)[0]  # or a sentence: a damaged run gets no page, and keeps the one it has
     try:
         require_rule(judge, run)
     except InputError as error:  # a method without thresholds: the rest is shown
         why = str(error)
     else:
-        decisions = decide(run, split, method=method)
+        decisions = decide(run, split, method=method, backbone=backbone)
         transition = transition_of(judge, split)
     labelled = np.bincount(split.targets, minlength=len(split.classes))
     facts = Facts(

@@ -21,9 +21,11 @@ from instant.run import Run
 TIMES = 30  # columns of a chart of classes over time
 
 
-def write_report(run: Run, split: Split, out: Path | None = None, *, method: str | None = None) -> tuple[Path, Facts]:
+def write_report(
+    run: Run, split: Split, out: Path | None = None, *, method: str | None = None, backbone: str | None = None
+) -> tuple[Path, Facts]:
     """Write the report of a finished run, by default into its folder."""
-    facts = collect(run, split, method)
+    facts = collect(run, split, method, backbone)
     path = out or run.report_path
     text = render(facts)
     try:

@@ -1,4 +1,4 @@
-"""What both checks need: sentences, comparisons, and a way to see that nobody waits for the device."""
+"""What the checks need: sentences, comparisons, and a way to see that nobody waits for the device."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ SAVED = "its state does not survive state_dict; keep it in buffers that are save
 
 @contextmanager
 def in_one_sentence(name: str) -> Iterator[None]:
-    """Whatever stops a rule or a method is an AssertionError that names it; the traceback stays its cause."""
+    """Whatever stops what is checked is an AssertionError that names it; the traceback stays its cause."""
     try:
         yield
     except AssertionError:
         raise
     except InputError as error:
         sentence = str(error)
-        raise AssertionError(sentence if sentence.startswith(f"{name}.") else f"{name}: {sentence}") from error
+        raise AssertionError(
+            sentence if sentence.startswith((f"{name}.", f"{name}:", f"{name} ")) else f"{name}: {sentence}"
+        ) from error
     except Exception as error:
         first = (str(error).strip().splitlines() or ["no reason given"])[0]
         raise AssertionError(f"{name}: it stopped with {type(error).__name__}: {first}") from error
