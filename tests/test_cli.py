@@ -18,7 +18,7 @@ from instant import recipes
 from instant.algorithms import METHODS
 from instant.backbones import BACKBONES, build
 from instant.cli import main
-from instant.cli.shared import say
+from instant.console import say
 from instant.data.sources import SOURCES, arrays, load
 from instant.data.split import make_split
 from instant.demo import label_spreading, run_demo

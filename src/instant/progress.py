@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from instant.config import Recipe
+from instant.console import say
 from instant.data.split import Split
 from instant.engine.fit import Callback
 from instant.run import Run
@@ -55,7 +56,7 @@ class Announcement(Callback):
         if options := [f"{key}={value}" for key, value in recipe.suggested.items() if key.startswith("method.")]:
             words += f", by the recipe {' '.join(options)}"
         words += f" from step {step} on; run folder {self.run}" if step else f"; run folder {self.run}"
-        self.console.print(words, highlight=False, markup=False, soft_wrap=True)
+        say(words, self.console)
 
 
 class AtStart(Callback):
@@ -112,4 +113,4 @@ class ProgressBar(Callback):
         self._bar.update(self._task, seen=describe(self._latest))
         if not self.console.is_terminal and ("accuracy" in record or "seconds_evaluating" in record):
             line = f"{self.title.strip()}: step {record['step']}: {describe(record)}"
-            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+            say(line, self.console)

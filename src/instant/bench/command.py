@@ -12,6 +12,7 @@ from rich.console import Console
 
 from instant.bench.report import append_csv, as_row, check_csv, print_table
 from instant.bench.step import ON_CPU, ON_GPU, Effort, Failure, Result, Say, measure, synthetic
+from instant.console import say
 from instant.data.sources import load
 from instant.engine.build import split_for
 from instant.engine.device import choose_device, choose_way
@@ -98,7 +99,7 @@ def _saying() -> Iterator[Say]:
     """What is going on, on stderr: one line that changes on a terminal, a line each elsewhere."""
     console = Console(stderr=True, emoji=False)
     if not console.is_terminal:
-        yield lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)
+        yield lambda text: say(text, console)
         return
     with console.status("starting") as status:
         yield lambda text: status.update(text.replace("[", "\\["))

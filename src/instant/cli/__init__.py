@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from instant.cli import bench, certify, compare, demo, evaluate, export, label, list_, report, train
-from instant.cli.shared import complain
+from instant.console import complain
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
 

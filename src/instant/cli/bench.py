@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from instant.cli.shared import AsJson, console, key_values
+from instant.cli.shared import AsJson, key_values
+from instant.console import console
 
 bench = typer.Typer(help="How fast things are on this machine.", no_args_is_help=True)
 

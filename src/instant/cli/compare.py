@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from instant.cli.shared import AsJson, complain, console, key_values, say
+from instant.cli.shared import AsJson, key_values
 from instant.cli.train import print_choices
+from instant.console import complain, console, say
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
 

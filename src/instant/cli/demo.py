@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from instant.cli.shared import console
+from instant.console import console
 
 
 def demo(

@@ -8,7 +8,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from instant.cli.shared import AsJson, OwnBackbone, RunFolder, console, say
+from instant.cli.shared import AsJson, OwnBackbone, RunFolder
+from instant.console import console, say
 
 
 def evaluate(

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from instant.cli.shared import OwnBackbone, OwnMethod, RunFolder, complain, say_problems
+from instant.cli.shared import OwnBackbone, OwnMethod, RunFolder
+from instant.console import complain, say_problems
 
 
 def label(

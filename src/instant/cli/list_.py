@@ -10,7 +10,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from instant.cli.shared import AsJson, console
+from instant.cli.shared import AsJson
+from instant.console import console
 
 NARROW = 120  # columns, also of a pipe, in which the longest word of a command may not fit into its share
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from instant.cli.shared import OwnBackbone, OwnMethod, RunFolder, console, say
+from instant.cli.shared import OwnBackbone, OwnMethod, RunFolder
+from instant.console import console, say
 from instant.engine.interrupt import Interrupted
 
 if TYPE_CHECKING:

@@ -1,17 +1,13 @@
-"""What several commands share: the console, arguments of one meaning, key=value words, sentences."""
+"""What several commands share: arguments of one meaning, key=value words."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from instant.errors import InputError
-
-console = Console(emoji=False)
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -37,20 +33,3 @@ def key_values(words: list[str]) -> dict[str, str]:
             raise InputError("the source is the first word, not a setting: instant train SOURCE key=value ...")
         found[key] = value
     return found
-
-
-def say(sentence: str, console: Console = console) -> None:
-    """Print it as it is: names in it are no markup, and nothing breaks a path."""
-    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-
-
-def say_problems(path: Path | None, count: int, console: Console = console) -> None:
-    """Where the files and labels that could not be used are listed; nothing where there is no list."""
-    if path is not None:
-        things = "file or label" if count == 1 else "files or labels"
-        say(f"{count:,} {things} with a problem, listed in {path}", console)
-
-
-def complain(sentence: str) -> None:
-    """One line on standard error."""
-    print(f"instant: {' '.join(sentence.split())}", file=sys.stderr)

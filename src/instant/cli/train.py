@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from instant.cli.report import show_report, worth_a_baseline
-from instant.cli.shared import complain, console, key_values, say, say_problems
+from instant.cli.shared import key_values
+from instant.console import complain, console, say, say_problems
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
 

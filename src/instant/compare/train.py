@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from instant.cli.shared import say, say_problems
 from instant.compare.page import write_page
 from instant.compare.plan import Entry, Plan, make_plan
 from instant.compare.results import Comparison, Failure, gather
+from instant.console import say, say_problems
 from instant.data.split import Split
 from instant.engine.build import build_program, source_for, split_for
 from instant.engine.interrupt import Interrupted, interrupt_flag
