@@ -235,7 +235,12 @@ def test_a_method_and_a_seed_are_added_and_other_settings_refused(copy: Path, ca
         ("digits lables=40 --methods uda", "'lables' is not a setting; did you mean 'labels'?"),
         ("digits labels=5 --methods uda", "labels=5 is fewer than one a class"),
         ("digits backbone=mlp --methods uda", "mlp takes vectors (D,), the samples have shape (1, 16, 16)"),
-        ("digits method.base=0.9 --methods instant,uda", "method.base is not an option of uda"),
+        (
+            "digits method.base=0.9 --methods instant,uda",
+            "method.base is not an option of uda, and settings go to every",
+        ),
+        ("digits method.bse=0.9 --methods instant,uda", "method.bse is not an option of instant; did you mean 'base'?"),
+        (f"digits --methods uda --seeds {'9' * 5000}", "--seeds '999"),
         ("nowhere --methods uda", "there is no folder or file nowhere, and source 'nowhere' is not known"),
         ("digits --methods uda --labels y.npy", "--labels goes with files of your own; digits has its labels."),
         ("digits --methods uda --csv no/such.csv", "--csv no/such.csv: there is no folder no; make it first."),

@@ -82,7 +82,7 @@ def compare(
 def _numbers(seeds: str) -> list[int]:
     found = []
     for word in seeds.split(","):
-        if not word.strip().isdecimal():
+        if not word.strip().isdecimal() or len(word) > 100:  # no seed has so many digits, and int() would not read more
             raise InputError(f"--seeds {seeds!r}: {word.strip()!r} is no seed; write whole numbers, as in 0,1,2.")
         found.append(int(word))
     return found

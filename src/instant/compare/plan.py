@@ -15,7 +15,7 @@ from instant.data.folder.problems import Flaw
 from instant.data.source import Source
 from instant.errors import InputError
 from instant.jobs import folder_name, names_own_files
-from instant.methods import find_method
+from instant.methods import find_method, method_options, takes_any_option
 from instant.recipes import resolve
 from instant.run import Run
 
@@ -67,6 +67,7 @@ def make_plan(
     _require_once("seed", "--seeds", seeds)
     for method in methods:
         find_method(method)  # or a sentence, before anything is read
+    _require_options(settings, methods)
     recipes: dict[tuple[str, int], Recipe] = {}
     data: Source | None = None
     choices: list[Choice] = []
@@ -108,6 +109,20 @@ def make_plan(
         choices=tuple(choice for choice in choices if choice.setting not in ("method", "seed")),
         problems=tuple(problems),
     )
+
+
+def _require_options(settings: Mapping[str, str], methods: Sequence[str]) -> None:
+    """An option that some methods have and others lack; one that none has is left to the recipe's own sentence."""
+    for setting in settings:
+        if not setting.startswith("method."):
+            continue
+        option = setting.removeprefix("method.")
+        lacking = [m for m in methods if not takes_any_option(m) and option not in method_options(m)]
+        if lacking and len(lacking) < len(methods):
+            raise InputError(
+                f"{setting} is not an option of {lacking[0]}, and settings go to every method; leave it out, or name "
+                "a method of your own that sets it, as package.module:function."
+            )
 
 
 def _require_once(what: str, option: str, given: Sequence[object]) -> None:
