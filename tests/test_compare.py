@@ -381,3 +381,14 @@ def test_files_of_ones_own(tmp_path: Path, capsys: Capture) -> None:
     asked[asked.index("0,1")] = "0,1,2"
     assert main(asked) == 2
     assert "have changed since it was begun" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("home")
+def test_that_accuracies_will_not_be_known_is_said_before_training(tmp_path: Path, capsys: Capture) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32))
+    np.save(tmp_path / "y.npy", np.where(np.arange(40) < 4, np.arange(40) % 2, -1))
+    words = [str(tmp_path / "x.npy"), "steps=2", "--labels", str(tmp_path / "y.npy"), "--out", str(tmp_path / "out")]
+    assert main(["compare", *words, "--methods", "supervised,instant", "--seeds", "0"]) == 0
+    before, _, after = capsys.readouterr().out.partition("run 1 of 2")
+    assert "Warning: no labels are held out, so accuracies will not be known." in before
+    assert "so accuracy is not known" in after

@@ -16,6 +16,7 @@ from instant.engine.build import build_program, source_for, split_for
 from instant.engine.interrupt import Interrupted, interrupt_flag
 from instant.jobs import train_run
 from instant.progress import AtStart
+from instant.report.baseline import comparable
 from instant.report.page import write_report
 
 
@@ -55,6 +56,11 @@ def train_plan(plan: Plan, failures: list[Failure], *, console: Console) -> None
         return
     gather(plan)  # or a sentence, now rather than in the end: what is finished cannot be read
     splits = splits_of(plan)
+    if not any(map(comparable, splits.values())):
+        say(
+            "Warning: no labels are held out, so accuracies will not be known. Hold some out with validation=N.",
+            console,
+        )
     with interrupt_flag(terminate=True) as stopping:
         for number, entry in enumerate(plan.entries, start=1):
             if stopping.is_set():  # on the last step of a run, which is finished, or while its report was written
