@@ -271,6 +271,22 @@ def test_a_folder_or_a_table_of_something_else(finished: Path, tmp_path: Path, c
     assert table.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["table", "compare.html", "uda-0"])
+def test_a_table_among_the_runs_ends_in_csv(name: str, tmp_path: Path, capsys: Capture) -> None:
+    """Or the folder would be refused when the comparison goes on, or the table be where a run or the page goes."""
+    assert main(compare(tmp_path / "out", "--csv", str(tmp_path / "out" / name))) == 2
+    assert "is among the runs; end its name in .csv, or name another folder." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_run_says_how_to_go_on(copy: Path, capsys: Capture) -> None:
+    (copy / "uda-1" / "summary.json").write_text("{")
+    assert main(compare(copy)) == 2
+    err = capsys.readouterr().err
+    assert f"{copy / 'uda-1' / 'summary.json'} cannot be read" in err
+    assert err.endswith("To have this run trained anew, remove its folder.\n")
+
+
 # --- stopped, failed, and gone on ---------------------------------------------------------------------------------
 
 OWN = """

@@ -45,7 +45,10 @@ class Failure(NamedTuple):
 
 
 def result_of(entry: Entry) -> Result:
-    found = entry.run.summary()
+    try:
+        found = entry.run.summary()
+    except InputError as error:
+        raise InputError(f"{error} To have this run trained anew, remove its folder.") from error
     accuracy = accuracy_of(found, None)
     return Result(
         method=entry.method,
@@ -182,6 +185,8 @@ def require_csv(path: Path, plan: Plan) -> None:
     """Before anything is trained: the file is new, or holds rows of this comparison alone, which are written anew."""
     try:
         if path.resolve().parent == plan.out.resolve():
+            if path.suffix != ".csv":  # any other name may be that of a run, and the folder would be refused next time
+                raise InputError(f"--csv {path} is among the runs; end its name in .csv, or name another folder.")
             plan.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"--out {plan.out} cannot be made ({error.strerror or error}).") from error
