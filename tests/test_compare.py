@@ -374,6 +374,39 @@ def test_a_run_that_fails_does_not_cost_the_others(own: Any, copy: Path, capsys:
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 2
 
 
+def test_failures_are_told_where_the_page_cannot_be_written(own: Any, copy: Path, capsys: Capture) -> None:
+    own.fail_at = 2
+    (copy / "instant-1" / "metrics.jsonl").write_text("damaged\n{}\n")
+    assert main(compare(copy, methods="instant,own_whim:whim", seeds="1")) == 2
+    failed, damaged = capsys.readouterr().err.splitlines()
+    assert failed.startswith("instant: own_whim:whim, seed 1 failed: RuntimeError: no such luck; alone:")
+    assert "metrics.jsonl, line 1 is damaged" in damaged
+
+
+def test_a_run_that_another_process_finished_has_not_failed(
+    copy: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (copy / "uda-1").rename(tmp_path / "elsewhere")
+
+    def train_run(run: Run, *_: object, **__: object) -> None:
+        (tmp_path / "elsewhere").rename(run.path)
+        raise InputError("another process is training into it.")
+
+    monkeypatch.setattr("instant.compare.train.train_run", train_run)
+    assert main(compare(copy, "--json")) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (len(found["runs"]), found["failed"], found["unfinished"]) == (4, [], 0)
+
+
+def test_a_run_that_is_removed_meanwhile_is_missed(
+    copy: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(copy / "uda-1")
+    monkeypatch.setattr("instant.compare.train.train_entry", lambda *_: shutil.rmtree(copy / "instant-0"))
+    assert main(compare(copy)) == 1
+    assert capsys.readouterr().err == f"instant: 2 of the runs are gone from {copy}; the same command trains anew.\n"
+
+
 # --- files of one's own -------------------------------------------------------------------------------------------
 
 

@@ -64,18 +64,24 @@ def compare(
         typer.echo(json.dumps(found.to_json()))
     else:
         print_comparison(found)
-    if csv is not None:
-        write_csv(csv, found.results)
-    if found.results:
-        write_page(plan, found)
-        say(f"curves: {plan.page}", shown)
-    for failure in failures:
-        why = failure.reason.rstrip(".;")
-        complain(f"{failure.method}, seed {failure.seed} failed: {why}; alone: {failure.command}")
+    try:
+        if csv is not None:
+            write_csv(csv, found.results)
+        if found.results:
+            write_page(plan, found)
+            say(f"curves: {plan.page}", shown)
+    finally:  # also where a file cannot be written
+        for failure in found.failures:
+            why = failure.reason.rstrip(".;")
+            complain(f"{failure.method}, seed {failure.seed} failed: {why}; alone: {failure.command}")
+        if stopped is not None:
+            complain(f"{stopped}. What is done is kept: the same command goes on from there.")
     if stopped is not None:
-        complain(f"{stopped}. What is done is kept: the same command goes on from there.")
         raise typer.Exit(130)
-    if failures:
+    if gone := found.unfinished - len(found.failures):
+        complain(f"{gone:,} of the runs {'is' if gone == 1 else 'are'} gone from {out}; the same command trains anew.")
+        raise typer.Exit(1)
+    if found.failures:
         raise typer.Exit(1)
 
 

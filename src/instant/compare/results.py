@@ -157,11 +157,16 @@ class Comparison:
 
 
 def gather(plan: Plan, failures: Sequence[Failure] = ()) -> Comparison:
-    """What is finished, read from the run folders."""
+    """What is finished, read from the run folders; a run that failed here may have been finished by another process."""
     results = tuple(result_of(entry) for entry in plan.entries if entry.run.finished)
     require_same_labels(results)
+    done = {(result.method, result.seed) for result in results}
     return Comparison(
-        source=plan.source, methods=plan.methods, seeds=plan.seeds, results=results, failures=tuple(failures)
+        source=plan.source,
+        methods=plan.methods,
+        seeds=plan.seeds,
+        results=results,
+        failures=tuple(failure for failure in failures if (failure.method, failure.seed) not in done),
     )
 
 
