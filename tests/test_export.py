@@ -246,4 +246,4 @@ def test_a_folder_cannot_make_anything_run(
         assert "was begun with method=trap:spring, not instant" in capsys.readouterr().err
         assert main([*words, "--method", "instant.algorithms:instant"]) == 0  # what the caller names is what is run
     assert len(instant.load(folder, method="instant.algorithms:instant").predict(small()[1].test.samples[:3])) == 3
-    assert without_weights({"pretrained": True, "checkpoint_path": "evil.pth", "depth": 2}) == {"depth": 2}
+    assert without_weights("timm:x", {"pretrained": True, "checkpoint_path": "evil.pth", "depth": 2}) == {"depth": 2}

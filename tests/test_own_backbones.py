@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -257,6 +258,62 @@ def test_a_folder_cannot_have_a_backbone_imported(
         assert main(["train", "--resume", str(folder), "backbone=small_cnn"]) == 2
         assert "was begun with backbone=trap:spring, not small_cnn" in capsys.readouterr().err
     assert "trap" not in sys.modules
+
+
+def test_a_folder_cannot_have_timm_open_a_pickle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its `checkpoint_path` and the like unpickle: they are the caller's to give."""
+    asked: list[dict[str, Any]] = []
+
+    class Body(nn.Module):
+        num_features = 4
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(1, 4, 3)
+
+        def forward_features(self, x: Tensor) -> Tensor:
+            return self.layer(x)
+
+        def forward_head(self, x: Tensor, pre_logits: bool) -> Tensor:
+            return x.mean((2, 3))
+
+    def create_model(name: str, *, num_classes: int, in_chans: int, **options: Any) -> nn.Module:
+        asked.append(options)
+        return Body()
+
+    timm = types.ModuleType("timm")
+    timm.create_model = create_model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    words = ["train", "digits", "labels=10", "steps=2", "batch=4", "ratio=1", "backbone=timm:any"]
+    words += ["method.transition=network", "checkpoint_every=1"]
+    out, table = str(tmp_path / "run"), str(tmp_path / "labels.csv")
+    assert main([*words, "backbone.checkpoint_path=mine.pth", "--out", out]) == 0
+    assert {"checkpoint_path": "mine.pth"} in asked  # the caller's own word
+    asked.clear()
+    capsys.readouterr()
+    for command in (["evaluate", out], ["report", out], ["label", out, "--out", table]):
+        assert main(command) == 0
+    (tmp_path / "run" / "summary.json").unlink()
+    assert main(["train", "--resume", out]) == 0  # the checkpoint has the weights
+    capsys.readouterr()
+    sentence = "backbone.checkpoint_path='mine.pth' has timm open a file that can run code"
+    assert main(["report", out, "--with-baseline"]) == 2
+    assert sentence in capsys.readouterr().err
+    (tmp_path / "run" / "summary.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    assert main(["train", "--resume", out]) == 2
+    assert sentence in capsys.readouterr().err
+    assert asked
+    assert not any(asked)
+
+
+def test_what_has_no_name_is_asked_for_in_python(tmp_path: Path) -> None:
+    recipe, split = points("fixmatch")
+    fit(recipe, split, run=Run(tmp_path / "run"), backbone=lambda **words: Plain(**words))
+    with pytest.raises(InputError, match=r"give it in Python, .*instant\.load\(RUN, backbone=FUNCTION\)\.$"):
+        instant.load(tmp_path / "run")
 
 
 # -- what can be wrong with it ------------------------------------------------------------------------------------

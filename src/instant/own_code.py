@@ -14,6 +14,7 @@ import torch
 from instant.errors import InputError
 
 TIMM = "timm:"  # of a backbone: what follows is the name of a model, and nothing that could be imported
+OPENED = ("pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir")  # what timm may unpickle
 NOT_THEIRS = tuple(f"{Path(package).parent}{os.sep}" for package in (__file__, torch.__file__))
 
 
@@ -66,8 +67,22 @@ def require_named(folder: object, setting: str, trained: str, named: str | None)
     if named not in (None, trained) and not (is_own(named) and is_own(trained)):  # code may have moved
         raise InputError(f"{folder} was begun with {setting}={trained}, not {named}; leave it out, or name that one.")
     if named is None and is_own(trained):
+        how = (
+            f"name it yourself with {setting}={trained} (in commands about a finished run --{setting} {trained})."
+            if "<" not in trained  # a lambda, or a function within another
+            else f"give it in Python, where it has no name to import it by: instant.load(RUN, {setting}=FUNCTION)."
+        )
         raise InputError(
             f"{folder} was trained with a {setting} of its own, {trained}, which is code, and a run folder is not "
-            f"trusted to run any; if you know it, name it yourself with {setting}={trained} (in commands about a "
-            f"finished run --{setting} {trained})."
+            f"trusted to run any; if you know it, {how}"
+        )
+
+
+def require_unopened(backbone: str, options: dict[str, Any]) -> None:
+    """Before training what a folder says: timm would open a file of the folder's choice, and a pickle is code."""
+    opened = [name for name in OPENED if name in options]
+    if opened and backbone.startswith(TIMM):
+        raise InputError(
+            f"backbone.{opened[0]}={options[opened[0]]!r} has timm open a file that can run code, and this would be on "
+            "the word of a run folder, which is not trusted to run any; train with pretrained=FILE instead."
         )

@@ -226,9 +226,8 @@ class RunFiles:
         named = None if backbone is None else backbone_name(backbone)
         require_named(self, "backbone", card["backbone"], named)
         try:
-            network = build(
-                backbone or card["backbone"], shape=shape, classes=classes, **without_weights(card["backbone_options"])
-            )
+            options = without_weights(card["backbone"], card["backbone_options"])
+            network = build(backbone or card["backbone"], shape=shape, classes=classes, **options)
         except (TypeError, RuntimeError) as error:
             raise InputError(f"{self.path / 'model.json'} does not describe a network ({error!r}).") from error
         tensors, _ = load_tensors(self.path / "model.safetensors")

@@ -17,7 +17,7 @@ from instant.backbones.small_cnn import SmallCNN
 from instant.backbones.vit import VisionTransformer
 from instant.backbones.wrn import WideResNet
 from instant.errors import InputError, nearest
-from instant.own_code import TIMM, import_own, is_own, own_name
+from instant.own_code import OPENED, TIMM, import_own, is_own, own_name
 
 Shape = tuple[int, ...]
 
@@ -134,10 +134,16 @@ def own_defaults(name: str | BackboneFunction) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
-def without_weights(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that shape a network, without those by which timm fetches weights or opens a pickle."""
-    weights = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir")
-    return {name: value for name, value in options.items() if name not in weights}
+def without_weights(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that shape a network, without those by which timm fetches weights or opens a pickle.
+
+    >>> without_weights("timm:resnet18", {"pretrained": True, "drop_rate": 0.1})
+    {'drop_rate': 0.1}
+    >>> without_weights("my_module:my_function", {"pretrained": True})  # whose word is its own
+    {'pretrained': True}
+    """
+    drops = ("pretrained", *OPENED) if name.startswith(TIMM) else ()
+    return {option: value for option, value in options.items() if option not in drops}
 
 
 def _check_shape(name: str, shape: Shape, dims: int) -> None:

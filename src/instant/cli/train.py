@@ -101,13 +101,19 @@ class Job(NamedTuple):
 def _resumed(run: Run, settings: dict[str, str], labels: Path | None) -> Job:
     """An unfinished run, as its folder has it; `settings` and `labels` say where things are on this machine."""
     from instant.engine.build import source_for
+    from instant.own_code import require_unopened
 
     method, backbone = settings.pop("method", None), settings.pop("backbone", None)
     recipe = run.moved(settings, labels)
     run.require_named(method, backbone)
     for setting, began, named in (("method", recipe.method, method), ("backbone", recipe.backbone, backbone)):
         if named not in (None, began):
-            raise InputError(f"{run} was begun with {setting}={began}, not {named}; leave it out, or train anew.")
+            raise InputError(
+                f"{run} was begun with {setting}={began}, not {named}; name that one, or train anew. If it has moved, "
+                "let a module of the old name import it."
+            )
+    if not run.has_checkpoint:  # which has what the weights became
+        require_unopened(recipe.backbone, recipe.backbone_options)
     return Job(run, recipe, source_for(recipe))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from instant.augment import Part, for_images, for_vectors
 from instant.backbones import Backbone, BackboneFunction, build, load_pretrained
 from instant.backbones.base import set_seed
+from instant.backbones.registry import without_weights
 from instant.config import Recipe
 from instant.data.feed import Feed, Policy
 from instant.data.folder.read import OWN, read_again
@@ -46,6 +48,8 @@ def source_for(recipe: Recipe) -> Source:
 
 def split_for(recipe: Recipe, source: Source) -> Split:
     """The split a recipe asks for; a method that trains on every label there is gets them all."""
+    options = without_weights(recipe.backbone, recipe.backbone_options)  # a recipe from a folder is not trusted
+    recipe = replace(recipe, backbone_options=options)
     problem = Problem(
         classes=len(source.classes),
         features=1,

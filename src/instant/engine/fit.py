@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from instant.backbones.registry import BackboneFunction, backbone_name, own_defaults
+from instant.backbones.registry import BackboneFunction, backbone_name, own_defaults, without_weights
 from instant.config import Recipe
 from instant.contrast import contrastive
 from instant.data.feed import Policy
@@ -90,7 +90,10 @@ def fit(
         fresh = replace(fresh, method_options=began.options | fresh.method_options)
         defaults = defaults | {name: value for name, value in began.backbone.items() if name in defaults}
     fresh = replace(fresh, backbone_options=defaults | fresh.backbone_options)
-    program = build_program(fresh, split, policies=policies, method=method, backbone=backbone)
+    shaped = without_weights(fresh.backbone, fresh.backbone_options) if resumed else fresh.backbone_options
+    program = build_program(
+        replace(fresh, backbone_options=shaped), split, policies=policies, method=method, backbone=backbone
+    )
     if run is not None:
         _check_found_again(recipe, split, everything=program.learner.method.all_labels)
     first = features_recipe(recipe, split) if recipe.contrast and weights is None else None

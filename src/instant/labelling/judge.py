@@ -285,7 +285,7 @@ def load_judge(
     normalise = Normalise(card["mean"], card["std"], images=len(shape) == 3)
 
     def second(outputs: int) -> nn.Module:
-        options = without_weights(card["backbone_options"])
+        options = without_weights(card["backbone"], card["backbone_options"])
         return build(backbone or card["backbone"], shape=shape, classes=outputs, **options)
 
     problem = Problem(

@@ -12,7 +12,7 @@ from instant.config import Recipe
 from instant.data.split import Split
 from instant.engine.fit import Callback, fit
 from instant.errors import InputError
-from instant.own_code import is_own, require_named
+from instant.own_code import is_own, require_named, require_unopened
 from instant.run import Run
 
 
@@ -24,6 +24,7 @@ def baseline_recipe(recipe: Recipe) -> Recipe:
 def require_other(recipe: Recipe) -> None:
     if recipe.method in REFERENCES:
         raise InputError(f"method={recipe.method} is a baseline itself and needs none beside it; leave it out.")
+    require_unopened(recipe.backbone, recipe.backbone_options)  # it is trained on the word of the folder
 
 
 def comparable(split: Split) -> bool:
