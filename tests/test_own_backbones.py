@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import functools
 import json
 import shutil
 import sys
@@ -218,6 +220,59 @@ def test_code_that_has_moved_is_taken_where_it_is_now(
     assert not (run.path / "baseline-1").exists()  # the one that is there is this run's
 
 
+def test_a_baseline_begun_before_the_code_moved_is_trained_anew(mine: Path, tmp_path: Path) -> None:
+    recipe, split = small("fixmatch", backbone="mine:make")
+    run = Run(tmp_path / "run")
+    fit(recipe, split, run=run)
+    with pytest.raises(Interrupted):
+        train_baseline(run, split, backbone="mine:make", callbacks=[StopAt(5)])
+    mine.rename(mine.with_name("moved.py"))
+    sys.modules.pop("mine")
+    assert train_baseline(run, split, backbone="moved:make").finished
+
+
+class Kind(enum.StrEnum):
+    PLAIN = "plain"
+    ROUND = "round"
+
+
+def choosing(
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    pretrained: str,
+    kind: Kind = Kind.PLAIN,
+    where: Path | None = None,
+    width: int = 8,
+) -> Backbone:
+    """Options that no file holds as they are, and one that is timm's word too."""
+    return Plain(shape, classes, width=width + len(pretrained))
+
+
+class Within:
+    @staticmethod
+    def make(shape: tuple[int, ...], classes: int, *, width: int) -> Backbone:
+        return Plain(shape, classes, width=width)
+
+
+def test_what_is_trained_can_be_loaded(tmp_path: Path) -> None:
+    given = {"backbone.pretrained": "abc", "backbone.where": "a/b"}
+    for number, (function, settings) in enumerate(
+        [
+            (choosing, given),
+            (choosing, given | {"backbone.kind": "round"}),
+            (functools.partial(choosing, pretrained="ab", width=4), {}),
+            (Within.make, {}),
+        ]
+    ):
+        recipe, split = points("fixmatch", **settings)
+        run = Run(tmp_path / f"run{number}")
+        fit(recipe, split, run=run, backbone=function)
+        by_name = instant.load(run.path, backbone=run.recipe().backbone)
+        x = split.test.samples[:4]
+        assert np.array_equal(by_name.predict_proba(x), instant.load(run.path, backbone=function).predict_proba(x))
+
+
 # -- a folder is not trusted --------------------------------------------------------------------------------------
 
 
@@ -401,6 +456,47 @@ class WritesNoFeatures(Backbone):
         super().__init__(3, classes)
 
 
+class NotSizedYet(Plain):
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(shape, classes)
+        self.layer = nn.LazyLinear(8)
+
+
+class KeepsMoreThanTensors(Plain):
+    def get_extra_state(self) -> dict[str, int]:
+        return {"seen": 3}
+
+
+class Grows(Plain):
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(shape, classes)
+        self.register_buffer("seen", torch.zeros(0, 8))
+
+    def features(self, x: Tensor) -> Tensor:
+        found = super().features(x)
+        self.seen = torch.cat([self.seen, found])
+        return found
+
+
+class HasComplexParts(Plain):
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(shape, classes)
+        self.turn = nn.Parameter(torch.ones(8, dtype=torch.complex64))
+
+
+class EndsTheProcess(Plain):
+    def features(self, x: Tensor) -> Tensor:
+        sys.exit(0)
+
+
+def gives_up(shape: tuple[int, ...], classes: int) -> Backbone:
+    sys.exit(0)
+
+
+def by_place(shape: tuple[int, ...], classes: int, /) -> Backbone:
+    return Plain(shape, classes)
+
+
 def missing_option(shape: tuple[int, ...], classes: int, *, width: int) -> Backbone:
     return Plain(shape, classes, width=width)
 
@@ -426,6 +522,13 @@ def unreadable(shape: tuple[int, ...], classes: int, *, width: NotThere = 3) -> 
             r"in evaluation with still rows \(RuntimeError: mat1 .*, .*test_own_backbones\.py line \d+\)",
         ),
         (WritesNoFeatures, r"\(TypeError: WritesNoFeatures must define features\(x\)\)"),
+        (NotSizedYet, r"layer\.weight has no shape yet; give the sizes of its layers"),
+        (KeepsMoreThanTensors, "_extra_state of its state is a dict, and a checkpoint holds tensors alone"),
+        (Grows, "seen has another shape or type after the network is used in training"),
+        (HasComplexParts, "the parameter turn is complex64, and only floats are trained"),
+        (EndsTheProcess, r"cannot predict .* \(SystemExit: 0, .*test_own_backbones\.py line \d+\)"),
+        (gives_up, r"could not be built .* \(SystemExit: 0, .*test_own_backbones\.py line \d+\)"),
+        (by_place, "takes shape and classes by place only, and is called with names"),
         (missing_option, r"needs width, which has no default: add backbone\.width=VALUE"),
         (unreadable, r"its arguments cannot be read \(NameError: name 'NotThere' is not defined.*\); its hints may"),
     ],

@@ -6,6 +6,8 @@ import importlib
 import os
 import traceback
 from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ def import_own(setting: str, name: str, form: str) -> Callable[..., Any]:
     try:
         if not module or module.startswith("."):
             raise ImportError("it names no module")
-        found = getattr(importlib.import_module(module), attribute)
+        found = attrgetter(attribute)(importlib.import_module(module))
     except (ImportError, AttributeError) as error:
         file = "a module rather than a file: leave out .py and folders, " if ".py" in module or "/" in module else ""
         raise InputError(
@@ -58,7 +60,13 @@ def mishap(error: BaseException) -> str:
 
 
 def own_name(function: Callable[..., Any]) -> str:
-    """What a run folder calls a function of the user's own: `package.module:function`, importable or not."""
+    """What a run folder calls a function of the user's own: `package.module:function`, importable or not.
+
+    >>> own_name(partial(is_own, name="mlp"))  # what a partial gives is a default of its signature
+    'instant.own_code:is_own'
+    """
+    while isinstance(function, partial):
+        function = function.func
     return f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
 
 

@@ -24,6 +24,11 @@ def check_options(name: str, args: dict[str, Any], kinds: dict[str, Any]) -> Non
 
 
 def _fits(value: Any, kind: Any) -> bool:
+    """An enum or a path comes as the text that its owner makes one of."""
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return any(_fits(value, part) for part in typing.get_args(kind))
+    if isinstance(kind, type) and kind not in (*KINDS, list, dict) and not typing.get_origin(kind):
+        return True
     try:
         return fits(value, kind)
     except TypeError:  # a hint that no value of a file has, such as a tuple: its owner judges it

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from instant.backbones.base import Backbone, Prediction
 from instant.backbones.options import check_options
@@ -32,6 +33,12 @@ def options_of(name: str, function: BackboneFunction) -> tuple[dict[str, inspect
         ) from error
     named = {p.name: p for p in found.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     anything = any(p.kind is p.VAR_KEYWORD for p in found.values())
+    unnamed = [p.name for p in found.values() if p.kind is p.POSITIONAL_ONLY]
+    if unnamed:
+        raise InputError(
+            f"backbone={name} takes {' and '.join(unnamed)} by place only, and is called with names, as in "
+            "name(shape=(1, 8, 8), classes=10); take the / out of its arguments"
+        )
     missing = [word for word in ("shape", "classes") if word not in named and not anything]
     if missing:
         raise InputError(
@@ -57,7 +64,7 @@ def build_own(name: str, function: BackboneFunction, *, shape: Shape, classes: i
         network = function(shape=shape, classes=classes, **args)
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"backbone={name} could not be built for samples of shape {tuple(shape)} and {classes} classes "
             f"({mishap(error)}); expected a {FORM} that returns an instant.backbones.Backbone. Its options are given "
@@ -87,18 +94,26 @@ def try_out(network: Backbone, name: str, *, shape: tuple[int, ...], classes: in
     width = getattr(network, "num_features", None)
     if not isinstance(width, int):
         raise InputError(f"{name} does not say its num_features; call super().__init__(num_features, classes)")
+    kept = _state(network, name)
     for training in (True, False):
         for still in (x, None):
             how = f"{'in training' if training else 'in evaluation'}{' with still rows' if still is not None else ''}"
             try:
                 with torch.random.fork_rng(devices=[]):
-                    found = copy.deepcopy(network).train(training)(x, *([] if still is None else [still]))
-            except Exception as error:
+                    asked = copy.deepcopy(network).train(training)
+                    found = asked(x, *([] if still is None else [still]))
+            except (Exception, SystemExit) as error:
                 raise InputError(
                     f"{name} cannot predict samples of shape {tuple(shape)} {how} ({mishap(error)}); mend its forward "
                     "pass: features(x) takes (B, *shape), and forward(x, still=None) returns an "
                     "instant.types.Prediction"
                 ) from error
+            if (after := _state(asked, name)) != kept:
+                changed = min(part for part in kept.keys() | after.keys() if kept.get(part) != after.get(part))
+                raise InputError(
+                    f"{name}: {changed} has another shape or type after the network is used {how}, so no checkpoint "
+                    "would fit; give it its size when it is made"
+                )
             if not isinstance(found, Prediction):
                 raise InputError(
                     f"{name}: forward returned a {type(found).__name__} {how}, expected an "
@@ -115,3 +130,23 @@ def try_out(network: Backbone, name: str, *, shape: tuple[int, ...], classes: in
                         f"{name}: the {part} of {rows} samples {how} must be floats of shape ({rows}, {wide}), a row "
                         f"a sample and its {of}; got {got}"
                     )
+
+
+def _state(network: Backbone, name: str) -> dict[str, tuple[Shape, torch.dtype]]:
+    """The shape and type of all that a checkpoint keeps; what it cannot keep, or nobody can train, is refused."""
+    found = {}
+    for part, value in network.state_dict(keep_vars=True).items():
+        if not isinstance(value, Tensor):
+            raise InputError(
+                f"{name}: {part} of its state is a {type(value).__name__}, and a checkpoint holds tensors alone; keep "
+                "it in a buffer, or make it anew from the options"
+            )
+        if is_lazy(value):
+            raise InputError(
+                f"{name}: {part} has no shape yet; give the sizes of its layers, or run it once before returning it"
+            )
+        if isinstance(value, nn.Parameter) and not value.is_floating_point():
+            kind = str(value.dtype).removeprefix("torch.")
+            raise InputError(f"{name}: the parameter {part} is {kind}, and only floats are trained; make it a float")
+        found[part] = tuple(value.shape), value.dtype
+    return found

@@ -188,9 +188,9 @@ def code_of(
     method: str | MethodFunction, policies: tuple[Policy, Policy] | None, backbone: str | BackboneFunction
 ) -> Code:
     """What the folder is told about the code of a run: defaults that can be written down, and whose views."""
-    plain = (bool, int, float, str, type(None))
+    plain = (bool, int, float, str, type(None))  # and not what is only like one of them, such as an enum
     options, of_network = (
-        {name: value for name, value in defaults.items() if isinstance(value, plain)}
+        {name: value for name, value in defaults.items() if type(value) in plain}
         for defaults in (method_options(method), own_defaults(backbone))
     )
     whose = (part if inspect.isroutine(part) else type(part) for part in policies or ())

@@ -63,12 +63,12 @@ def train_baseline(run: Run, split: Split, *, callbacks: Sequence[Callback] = ()
             f"{run} was trained with policies of its own ({', '.join(whose)}), which its baseline should have too; "
             "train that in Python: instant.fit(recipe with method='supervised', split, policies=...)."
         )
-    unfinished = _belongs(run, split)
+    wanted = baseline_recipe(recipe.named(None, backbone))
+    unfinished = _belongs(run, split) and run.baseline.recipe().backbone == wanted.backbone  # else it has moved
     if run.baseline.finished:
         aside = _put_aside(run.baseline)
         for callback in callbacks:
             callback.note(f"{run.baseline} held a run of other settings or data; it is {aside} now.")
-    wanted = baseline_recipe(recipe.named(None, backbone))
     fit(wanted, split, run=run.baseline, resume=unfinished, force=not unfinished, callbacks=callbacks)
     return run.baseline
 
