@@ -538,6 +538,15 @@ def test_a_network_that_keeps_no_promise_is_a_sentence(function: Callable[..., B
         build(function, shape=(5,), classes=3)
 
 
+def test_a_network_is_not_the_function_that_makes_it(tmp_path: Path) -> None:
+    recipe, split = points("fixmatch")
+    for wrong, kind in ((Plain((5,), 3), "Plain"), (3, "int")):
+        with pytest.raises(InputError, match=rf"backbone is a {kind}, expected a name or the function\(shape, classes"):
+            fit(recipe, split, backbone=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=f"backbone is a {kind}, expected"):
+            check_backbone(wrong)  # type: ignore[arg-type]
+
+
 def test_hints_are_taken_at_their_word() -> None:
     def made(
         shape: tuple[int, ...],

@@ -98,7 +98,14 @@ def find_backbone(name: str | BackboneFunction) -> BackboneInfo | BackboneFuncti
 
 def backbone_name(name: str | BackboneFunction) -> str:
     """What a run folder calls it."""
-    return name if isinstance(name, str) else own_name(name)
+    if isinstance(name, str):
+        return name
+    if not callable(name) or isinstance(name, nn.Module):
+        raise InputError(
+            f"backbone is a {type(name).__name__}, expected a name or the {FORM} that makes the network: it is built "
+            "anew for every run, and for every loading"
+        )
+    return own_name(name)
 
 
 def build(name: str | BackboneFunction, /, *, shape: Shape, classes: int, **args: Any) -> Backbone:
