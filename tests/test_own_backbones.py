@@ -147,7 +147,9 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     assert main(words) == 2
     assert "name it yourself with backbone=mine:make" in capsys.readouterr().err
     assert main([*words, "backbone=mine:noisy"]) == 2
-    assert "was begun with backbone=mine:make, not mine:noisy" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "was begun with backbone=mine:make, not mine:noisy; name that one, or train anew." in said
+    assert "If it has moved, let a module of the old name import it." in said
     assert main([*words, "backbone=mine:make"]) == 0
     assert_same_run(halved, whole)
     loaded = instant.load(whole.path, backbone="mine:make")
