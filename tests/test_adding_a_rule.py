@@ -77,7 +77,7 @@ def command_of(block: str) -> tuple[list[str], Callable[..., str]]:
     assert (name, command) == ("PYTHONPATH", "instant")
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
 
-    def run(*words: str, code: int = 0) -> str:
+    def run(*words: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "instant", *words],
             cwd=ROOT,
@@ -87,8 +87,8 @@ def command_of(block: str) -> tuple[list[str], Callable[..., str]]:
             timeout=120,
             check=False,
         )
-        assert done.returncode == code, done.stderr
-        return done.stderr if code else done.stdout
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     return settings, run
 
@@ -125,18 +125,11 @@ def test_the_check_of_the_backbone_passes(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_command_trains_that_backbone(tmp_path: Path) -> None:
     settings, run = command_of(blocks("sh")[1])
-    folder, own = tmp_path / "run", ["--backbone", "my_backbone:my_backbone"]
+    folder = tmp_path / "run"
     run(*settings, "steps=20", "--out", str(folder))
     card = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     assert card["backbone"] == "my_backbone:my_backbone"
     assert card["backbone_options"] == {"width": 16, "depth": 3}  # the default too, which may be another tomorrow
-    assert "test samples" in run("evaluate", str(folder), *own)
-    said = run("evaluate", str(folder), code=2)
-    assert "was trained with a backbone of its own, my_backbone:my_backbone, which is code" in said
-    said = run(*settings[:-1], "backbone.width=wide", code=2)
-    assert said == (
-        "instant: backbone.width='wide' of my_backbone:my_backbone must be a whole number, for example 64.\n"
-    )
     (folder / "summary.json").unlink()
     told = Run(folder).resume_command.split()
     assert told == ["instant", "train", "--resume", str(folder), "backbone=my_backbone:my_backbone"]
