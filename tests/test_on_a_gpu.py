@@ -108,6 +108,14 @@ def test_every_method_can_be_recorded(method: str) -> None:
     assert np.isfinite(program.meter.read()["loss"])
 
 
+def test_muon_can_be_recorded() -> None:
+    program = pictures(step="captured", **{"optim.name": "muon"})
+    before = program.learner.model.get_parameter("groups.2.0.conv1.weight").detach().clone()
+    run_recorded(program)
+    assert (program.learner.model.get_parameter("groups.2.0.conv1.weight") - before).abs().max() > 0
+    assert np.isfinite(program.meter.read()["loss"])
+
+
 def test_learning_features_can_be_recorded() -> None:
     recipe, split = small_cifar(step="captured", contrast="40")
     program = build_program(features_recipe(recipe, split), split, method=contrastive)

@@ -152,7 +152,7 @@ def test_one_step_of_adamw_by_hand() -> None:
     assert model.weight.item() == pytest.approx(0.99 - 0.1)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.parametrize("name", ["sgd", "muon", "adamw"])
 def test_the_learning_rate_tensor_is_what_the_optimizer_reads(name: str) -> None:
     model = single_weight()
     optimizer = build_optimizer(model, Optim(name=name, lr=0.1, weight_decay=0.0))
@@ -162,8 +162,9 @@ def test_the_learning_rate_tensor_is_what_the_optimizer_reads(name: str) -> None
     assert model.weight.item() == 1
     set_lr(optimizer, torch.tensor(0.2))
     step_with(optimizer, model, 0.5)
-    # SGD: buffer 0.9 * 0.5 + 0.5 = 0.95, update 0.5 + 0.9 * 0.95 = 1.355. Adam: a constant gradient moves by lr.
-    assert model.weight.item() == pytest.approx(1 - 0.2 * (1.355 if name == "sgd" else 1), abs=1e-6)
+    # SGD, as Muon for a first layer: buffer 0.9 * 0.5 + 0.5 = 0.95, update 0.5 + 0.9 * 0.95 = 1.355. Adam: a constant
+    # gradient moves by lr.
+    assert model.weight.item() == pytest.approx(1 - 0.2 * (1 if name == "adamw" else 1.355), abs=1e-6)
     assert all(a is group["lr"] for a, group in zip(tensors, optimizer.param_groups))  # in place
 
 
@@ -178,7 +179,7 @@ def test_set_lr_scales_each_group() -> None:
         torch.testing.assert_close(moved, torch.full_like(moved, 0.32 * scale), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.parametrize("name", ["sgd", "muon", "adamw"])
 def test_a_saved_optimizer_resumes_exactly(name: str) -> None:
     def fresh() -> tuple[nn.Linear, torch.optim.Optimizer]:
         model = single_weight()
@@ -198,7 +199,7 @@ def test_a_saved_optimizer_resumes_exactly(name: str) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.parametrize("name", ["sgd", "muon", "adamw"])
 def test_a_captured_step_follows_the_schedule(name: str) -> None:
     def run(captured: bool) -> Tensor:
         model = single_weight().cuda()

@@ -68,8 +68,9 @@ def test_every_method_resumes_exactly(method: str, tmp_path: Path) -> None:
     assert_same_run(broken, straight)
 
 
-def test_drop_path_and_adamw_resume_exactly(tmp_path: Path) -> None:
-    vit = {"backbone": "vit_micro_4_16", "optim.name": "adamw", "optim.lr": "1e-3", "steps": "6"}
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_drop_path_and_every_optimizer_resume_exactly(optimizer: str, tmp_path: Path) -> None:
+    vit = {"backbone": "vit_micro_4_16", "optim.name": optimizer, "optim.lr": "1e-3", "steps": "6"}
     recipe, split = small("fixmatch", **vit)
     straight, broken = Run(tmp_path / "straight"), Run(tmp_path / "broken")
     fit(recipe, split, run=straight)

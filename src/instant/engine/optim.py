@@ -2,12 +2,13 @@
 
 A captured CUDA graph replays the same kernels on the same memory, so a Python number would freeze at its
 first value: each group owns a 0-d tensor instead, which `set_lr` overwrites in place. `fused=True` is the
-implementation of SGD and AdamW that reads it on the device without a synchronisation.
+implementation of SGD and AdamW that reads it on the device without a synchronisation; `muon.py` does so too.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from instant.backbones.base import Backbone
+from instant.engine.muon import Muon
 from instant.errors import InputError, nearest
 
 
@@ -22,10 +24,10 @@ from instant.errors import InputError, nearest
 class Optim:
     """How to optimise; the defaults are those of training a wide ResNet from scratch."""
 
-    name: str = "sgd"  # or "adamw"
+    name: str = "sgd"  # or "muon", or "adamw"
     lr: float = 0.03
     momentum: float = 0.9  # AdamW: the first beta
-    nesterov: bool = True  # SGD only
+    nesterov: bool = True  # not AdamW
     weight_decay: float = 5e-4  # AdamW: decoupled
     layer_decay: float = 1.0  # learning-rate factor from one ViT block to the one below it
     warmup: int = 0  # steps of linear growth from 0
@@ -48,25 +50,30 @@ class Optim:
         ):
             if not fine:
                 raise InputError(f"optim.{field} must {must}, got {getattr(self, field)}")
-        if self.name == "sgd" and self.nesterov and self.momentum == 0:
+        if self.name != "adamw" and self.nesterov and self.momentum == 0:
             raise InputError("optim.nesterov needs a momentum above 0: set optim.nesterov=false or a momentum")
 
 
 def parameter_groups(
-    model: nn.Module, *, weight_decay: float, layer_decay: float = 1.0, lr: float
+    model: nn.Module,
+    *,
+    weight_decay: float,
+    layer_decay: float = 1.0,
+    lr: float,
+    turned: Collection[Tensor] = frozenset(),
 ) -> list[dict[str, Any]]:
-    """Every trainable parameter once, by layer scale and weight decay.
+    """Every trainable parameter once, by layer scale, weight decay and whether it is among the `turned`.
 
     No weight decay on 1-D parameters, biases and what a backbone spares (class token, position embeddings).
     Inside a ViT the scale is layer_decay ** (last - layer): embeddings are layer 0, norm and head the last.
     Parameters outside of it have scale 1.
     """
     scales, spared = _backbone_rules(model, layer_decay)
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             spare = parameter.ndim <= 1 or name.endswith("bias") or parameter in spared
-            key = (scales.get(parameter, 1.0), 0.0 if spare else weight_decay)
+            key = (scales.get(parameter, 1.0), 0.0 if spare else weight_decay, parameter in turned)
             groups.setdefault(key, []).append(parameter)
     if not groups:
         raise InputError("the model has no trainable parameter")
@@ -76,8 +83,9 @@ def parameter_groups(
             "lr": torch.tensor(lr * scale, dtype=torch.float32, device=parameters[0].device),
             "lr_scale": scale,
             "weight_decay": decay,
+            "turned": inner,
         }
-        for (scale, decay), parameters in groups.items()
+        for (scale, decay, inner), parameters in groups.items()
     ]
 
 
@@ -106,15 +114,30 @@ def _adamw(groups: list[dict[str, Any]], settings: Optim) -> torch.optim.Optimiz
     return torch.optim.AdamW(groups, betas=(settings.momentum, 0.999), fused=True, capturable=on_cuda)
 
 
-_MAKERS = {"sgd": _sgd, "adamw": _adamw}
+def _muon(groups: list[dict[str, Any]], settings: Optim) -> torch.optim.Optimizer:
+    return Muon(groups, momentum=settings.momentum, nesterov=settings.nesterov)
+
+
+_MAKERS = {"sgd": _sgd, "muon": _muon, "adamw": _adamw}
 
 
 def build_optimizer(model: nn.Module, settings: Optim) -> torch.optim.Optimizer:
-    """SGD or AdamW over `parameter_groups(model)`; move the model to its device first."""
+    """SGD, Muon or AdamW over `parameter_groups(model)`; move the model to its device first."""
     groups = parameter_groups(
-        model, weight_decay=settings.weight_decay, layer_decay=settings.layer_decay, lr=settings.lr
+        model,
+        weight_decay=settings.weight_decay,
+        layer_decay=settings.layer_decay,
+        lr=settings.lr,
+        turned=_inner_weights(model) if settings.name == "muon" else frozenset(),
     )
     return _MAKERS[settings.name](groups, settings)
+
+
+def _inner_weights(model: nn.Module) -> set[Tensor]:
+    """Of all linear layers and convolutions but the first one, which sees the input, and the head."""
+    modules = list(model.modules())
+    weights = [module.weight for module in modules if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd))]
+    return set(weights[1:]) - {module.head.weight for module in modules if isinstance(module, Backbone)}
 
 
 def schedule(
