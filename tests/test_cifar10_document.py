@@ -10,8 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "InstanT": "instant",
-    "InstanT, longer and at 0.1": "longer",
-    "InstanT, shorter and at 0.1": "shorter",
+    "InstanT, SGD at 0.03": "sgd",
+    "InstanT, SGD at 0.1, longer": "longer",
+    "InstanT, SGD at 0.1, shorter": "shorter",
     "InstanT, the paper's kappa": "paper",
     "AdaMatch": "adamatch",
     "FreeMatch": "freematch",
@@ -65,8 +66,8 @@ def test_the_comparison_is_the_last_evaluation_of_every_run_from_the_same_featur
 
 
 def test_the_schedules_are_compared_as_they_were_evaluated() -> None:
-    ours, longer = ("instant", "features", "usb"), ("longer", "shared", "usb")
-    runs = (*ours, "1"), (*ours, "2"), (*longer, "0"), (*longer, "1")
+    usual, longer = ("sgd", "features", "usb"), ("longer", "shared", "usb")
+    runs = (*usual, "1"), (*usual, "2"), (*longer, "0"), (*longer, "1")
     known = {(_run(row), row["step"]): f"{100 * float(row['accuracy']):.1f}" for row in _rows()}
     table = _table("| learning rate | from 0.03, seed 1 |")
     assert len(table) == 5
@@ -76,6 +77,26 @@ def test_the_schedules_are_compared_as_they_were_evaluated() -> None:
             assert accuracy == known[run, step.replace(",", "")]
 
 
+def test_the_optimizers_are_compared_as_they_were_tried() -> None:
+    names = {
+        "Muon, 0.1": "250 labels",
+        **{f"Muon, {rate}": f"250 labels, {rate}" for rate in (0.03, 0.2, 0.4)},
+        "SGD, 0.03": "250 labels, SGD",
+        "SGD, 0.03, the paper's kappa with base 0.95": "250 labels, SGD, the paper's kappa, base 0.95",
+        "SGD, 0.03, FreeMatch": "250 labels, SGD, FreeMatch",
+    }
+    known = {(row["trial"], int(row["step"])): row for row in _rows("cifar10_40-trials.csv")}
+    table = _table("| optimizer, learning rate |")
+    assert {name for name, *_ in table} == set(names)
+    for name, *cells, used, right in table:
+        for step, cell in zip((2000, 4000, 8000, 12000, 16000), cells, strict=True):
+            row = known.get((names[name], step))
+            assert cell.strip("*") == (f"{100 * float(row['validation_accuracy']):.1f} %" if row else ""), (name, step)
+        last = known.get((names[name], 16000))
+        assert used == (f"{100 * float(last['utilisation']):.1f} %" if last else "")
+        assert right == (f"{100 * float(last['pseudo_label_accuracy']):.1f} %" if last else "")
+
+
 def test_the_readme_has_every_result_of_instant() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for (name, *_), row in _last(_rows()).items():
@@ -83,8 +104,8 @@ def test_the_readme_has_every_result_of_instant() -> None:
             assert f"{100 * float(row['accuracy']):.2f} %" in readme
 
 
-def _rows() -> list[dict[str, str]]:
-    with open(ROOT / "benchmarks" / "cifar10_40.csv", newline="", encoding="utf-8") as file:
+def _rows(name: str = "cifar10_40.csv") -> list[dict[str, str]]:
+    with open(ROOT / "benchmarks" / name, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
