@@ -137,6 +137,11 @@ def test_a_vit_keeps_its_embeddings_and_its_head() -> None:
     assert weights - turned_of(model) == {"cls_token", "pos_embed", "patch_embed.proj.weight", "head.weight"}
 
 
+def test_a_convolution_of_many_groups_is_left_to_sgd() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 4, 1))
+    assert turned_of(model) == {"2.weight"}
+
+
 def test_other_optimizers_know_no_turned_weights() -> None:
     model = build("mlp", shape=(4,), classes=3)
     groups = [build_optimizer(model, Optim(name=name)).param_groups for name in ("sgd", "adamw")]

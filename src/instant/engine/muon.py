@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SPEED = 0.056  # of a turned group: with it the norm of a convolution settles where SGD's does at the same rate
+SPEED = 0.056  # the singular values of a turned group's step at a rate of 1: rates are then about those of SGD
 QUINTIC = 3.4445, -4.7750, 2.0315  # five rounds of a x + b x^3 + c x^5 bring singular values from 0.01 to 1 near 1
 
 

@@ -134,10 +134,14 @@ def build_optimizer(model: nn.Module, settings: Optim) -> torch.optim.Optimizer:
 
 
 def _inner_weights(model: nn.Module) -> set[Tensor]:
-    """Of all linear layers and convolutions but the first one, which sees the input, and the head."""
+    """Of all linear layers and convolutions but the first one, which sees the input, and the head.
+
+    A convolution of many groups is many small matrices, not one: it stays as it is.
+    """
     modules = list(model.modules())
-    weights = [module.weight for module in modules if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd))]
-    return set(weights[1:]) - {module.head.weight for module in modules if isinstance(module, Backbone)}
+    layers = [module for module in modules if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd))]
+    whole = {module.weight for module in layers[1:] if getattr(module, "groups", 1) == 1}
+    return whole - {module.head.weight for module in modules if isinstance(module, Backbone)}
 
 
 def schedule(
