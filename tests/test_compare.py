@@ -151,6 +151,22 @@ def test_a_run_is_that_of_train(finished: Path, tmp_path: Path) -> None:
     assert contents(finished / "uda-1").keys() == contents(tmp_path / "alone").keys()
 
 
+def test_the_features_of_a_seed_are_learnt_once(tmp_path: Path, capsys: Capture) -> None:
+    """The second method of a seed gets a copy, which is what it would have learnt."""
+    out, words = tmp_path / "out", [*WORDS, "contrast=6"]
+    assert main(["compare", *words, "--methods", "instant,uda", "--seeds", "0,1", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("learning features first") == 2
+    for seed in (0, 1):
+        assert f"features are those of {out / f'instant-{seed}'}, which has the same data and seed" in said
+    assert main(["train", *words, "method=uda", "seed=1", "--out", str(tmp_path / "alone")]) == 0
+    assert_same_run(Run(out / "uda-1"), Run(tmp_path / "alone"))
+    copied, learnt = contents(out / "uda-1"), contents(tmp_path / "alone")
+    assert learnt.keys() - copied.keys() == {"features/checkpoint/state.safetensors"}
+    assert not copied.keys() - learnt.keys()
+    assert Run(out / "uda-1").features.summary() == Run(out / "instant-1").features.summary()
+
+
 def test_finished_runs_are_shown_again_and_not_trained(copy: Path, capsys: Capture, tmp_path: Path) -> None:
     before = contents(copy)
     assert main(compare(copy, "--csv", str(copy / "runs.csv"))) == 0

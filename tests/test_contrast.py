@@ -188,6 +188,27 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+def test_features_of_other_settings_or_data_are_not_taken(straight: Run, tmp_path: Path) -> None:
+    for number, settings in enumerate(({"seed": "1"}, {"contrast": "13"}, {"ratio": "5"}, {"labels": "20"})):
+        recipe, split = small(**{**SHORT, "steps": "1", **settings})
+        told = Told()
+        fit(recipe, split, run=Run(tmp_path / str(number)), callbacks=[told], mates=[straight])
+        assert "learning features first" in " ".join(told.notes)
+    recipe, split = small(**{**SHORT, "steps": "1"})
+    told = Told()
+    fit(recipe, split, run=Run(tmp_path / "same"), callbacks=[told], mates=[Run(tmp_path / "none"), straight])
+    assert told.notes[0] == f"features are those of {straight}, which has the same data and seed"
+    assert model_bytes(Run(tmp_path / "same").features) == model_bytes(straight.features)
+
+
+class Told(Callback):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
 def test_a_run_starts_from_the_features(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     recipe, split = small(contrast="12", steps="1", **{"optim.lr": "1e-12"})

@@ -42,10 +42,11 @@ def train_run(
     resume: bool = False,
     force: bool = False,
     callbacks: Sequence[Callback] = (),
+    mates: Sequence[Run] = (),
 ) -> tuple[Trained, set[str]]:
     """Train into a folder, said and shown on the console; also returns the kinds of warnings that were told."""
     with ProgressBar(title or recipe.method, console) as bar:
         watch = Watch(bar.note)
         watching = [*callbacks, Announcement(run, console), bar, watch]
-        trained = fit(recipe, split, run=run, resume=resume, force=force, callbacks=watching)
+        trained = fit(recipe, split, run=run, resume=resume, force=force, callbacks=watching, mates=mates)
     return trained, watch.told

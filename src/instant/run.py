@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from instant.engine.checkpoint import save_tensors
 from instant.errors import InputError
 from instant.methods import name_of
 from instant.own_code import require_named
-from instant.run_files import FILES, FORMAT, HEADER, NOTHING, PROBLEMS, Code, RunFiles
+from instant.run_files import CHECKPOINT, FILES, FORMAT, HEADER, NOTHING, PROBLEMS, Code, RunFiles
 from instant.types import MethodFunction
 
 ELSEWHERE = ("data", "device", "memory")  # settings that another machine may need otherwise
@@ -75,6 +76,16 @@ class Run(RunFiles):
             raise InputError(f"{self} was begun with policies {was}, not {now}; give fit the same ones to go on.")
         if recipe != self.recipe():
             self.keep(recipe, began)
+
+    def copy_of(self, other: Run) -> None:
+        """Become what another, finished run is, but for its checkpoint; half done, it is an unfinished run or none."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for name in reversed(FILES):
+                if name != CHECKPOINT and (other.path / name).exists():
+                    shutil.copyfile(other.path / name, self.path / name)
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def finish(
         self, network: nn.Module, card: dict[str, Any], reference: dict[str, Tensor], summary: dict[str, Any]

@@ -99,9 +99,15 @@ def train_entry(entry: Entry, split: Split, plan: Plan, console: Console) -> Non
     run = entry.run
     flaws = list(plan.problems)
     listing = [AtStart(lambda: say_problems(run.save_problems(flaws), len(set(flaws)), console))] if flaws else []
-    going_on = run.exists
     _, told = train_run(
-        run, entry.recipe, split, console=console, title=run.path.name, resume=going_on, callbacks=listing
+        run,
+        entry.recipe,
+        split,
+        console=console,
+        title=run.path.name,
+        resume=run.exists,
+        callbacks=listing,
+        mates=[other.run for other in plan.entries if other.seed == entry.seed and other is not entry],
     )
     try:
         _, facts = write_report(run, split, method=entry.method, backbone=entry.recipe.backbone)

@@ -68,13 +68,15 @@ def fit(
     method: MethodFunction | None = None,
     backbone: BackboneFunction | None = None,
     weights: dict[str, Tensor] | None = None,
+    mates: Sequence[Run] = (),
 ) -> Trained:
     """Train; with a `run`, keep checkpoints, curves and results in its folder, and `resume` from there.
 
     A run that is already in the folder is only replaced with `force`, and only once the recipe is known to be good.
     `policies` (weak, strong), `method` and `backbone` stand in for what the recipe names, for functions that have no
     name. Options that the recipe suggests are those for `method`; those that somebody asked for and it does not take
-    are refused. `weights` are a network's to start from, instead of fresh ones.
+    are refused. `weights` are a network's to start from, instead of fresh ones. Where one of the `mates` has learnt the
+    features that this run would learn (`contrast`), it gets a copy of them.
     """
     recipe = recipe.suited(recipe.method if method is None else name_of(method))  # the folder keeps what is trained
     if backbone is not None:
@@ -136,7 +138,7 @@ def fit(
 
         if first is not None and not resumed:
             learnt, earlier = _features(
-                first, split, run, resume=resume, force=force, callbacks=callbacks, backbone=backbone
+                first, split, run, resume=resume, force=force, callbacks=callbacks, backbone=backbone, mates=mates
             )
             _start_from(learner, learnt)
             seconds = earlier
@@ -227,10 +229,22 @@ def _features(
     force: bool,
     callbacks: Sequence[Callback],
     backbone: BackboneFunction | None,
+    mates: Sequence[Run],
 ) -> tuple[dict[str, Tensor], float]:
     """The network that has learnt without labels, and the seconds that took: a run of its own in the run's folder."""
+
+    def fits(features: Run) -> bool:
+        return features.differs(recipe) is None and features.is_of(split)
+
     own = None if run is None else run.features
-    kept = own is not None and resume and own.exists and own.differs(recipe) is None and own.is_of(split)
+    kept = own is not None and resume and own.exists and fits(own)
+    if own is not None and not kept:
+        learnt = next((mate for mate in mates if mate.features.finished and fits(mate.features)), None)
+        if learnt is not None:
+            own.copy_of(learnt.features)
+            kept = True
+            for callback in callbacks:
+                callback.note(f"features are those of {learnt}, which has the same data and seed")
     if own is not None and kept and own.finished:
         return own.load_model(backbone or recipe.backbone)[0].state_dict(), own.summary()["seconds"]
     watched = _Earlier(callbacks, recipe.steps)
