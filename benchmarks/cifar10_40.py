@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -139,9 +138,7 @@ def require_same(folder: Path, given: dict[str, str]) -> None:
 def begin_with(features: Run, folder: Path, given: dict[str, str]) -> None:
     """A run that finds the features it would learn already in its folder; other ones than these it learns anew."""
     recipe = resolve("cifar10", given)
-    shutil.copytree(
-        features.path, Run(folder).features.path, ignore=shutil.ignore_patterns("checkpoint"), dirs_exist_ok=True
-    )
+    Run(folder).features.copy_of(features)
     Run(folder).begin(recipe, split_for(recipe, source_for(recipe)))
 
 
