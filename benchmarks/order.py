@@ -5,13 +5,17 @@
 The averaged weights of a run, finished or stopped, call every fifth image of its pool. "Surest" is the confidence, or
 what InstanT compares with kappa, P - m(x), under two T: the identity, and the classifier's own mistakes on these very
 images, counted with the truth: the best T that is the same for all. As m(x) is at most 2 (1 - P), no T can refuse a
-sample above (kappa + 2) / 3, nor accept one below kappa; the last lines say how many are in between.
+sample above (kappa + 2) / 3, nor accept one below kappa; the last lines say how many are in between. Of two runs, one
+after the other, it also counts what both are wrong about.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import numpy as np
 import torch
-from pool import asked, called
+from pool import Called, asked, called
 from torch import Tensor
 
 from instant.labelling.thresholds import confusion
@@ -27,10 +31,24 @@ def show(name: str, surest: Tensor, right: Tensor) -> None:
     print(f"  {name:36}", *cells)
 
 
+def show_both(first: Called, second: Called) -> None:
+    """What two runs call the images that both were asked about."""
+    _, mine, theirs = np.intersect1d(first.rows, second.rows, return_indices=True)
+    truth, one, two = first.truth[mine], first.probs[mine], second.probs[theirs]
+    wrong = [probs.argmax(1) != truth for probs in (one, two)]
+    alike = wrong[0] & (one.argmax(1) == two.argmax(1))
+    alone = " and ".join(f"{part.double().mean():.1%}" for part in wrong)
+    right = ((one + two).argmax(1) == truth).double().mean()
+    print(f"{first.name} and {second.name}, {len(truth):,} images: {alone} wrong, {alike.double().mean():.1%} alike;")
+    print(f"  the mean of their probabilities is right about {right:.1%}")
+
+
 def main() -> None:
     folders, moved = asked(__doc__)
+    seen = []
     for folder in folders:
-        name, step, split, _, truth, probs = called(folder, moved)
+        seen.append(called(folder, moved))
+        name, step, split, _, truth, probs = seen[-1]
         confidence, label = probs.max(1)
         right = (label == truth).double()
         print(f"{name}, step {step}: {right.mean():.2%} of {len(truth):,} right; % right among the surest")
@@ -53,6 +71,8 @@ def main() -> None:
             low, high = ((confidence[part] < bar).double().mean() for bar in (KAPPA, upper))
             between = f"{high - low:.1%} where T decides"
             print(f"  of {name}: {low:.1%} below {KAPPA}, {between}, {1 - high:.1%} above {upper:.3f}")
+    for first, second in pairwise(seen):
+        show_both(first, second)
 
 
 if __name__ == "__main__":
