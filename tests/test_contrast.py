@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +197,25 @@ def test_features_of_other_settings_or_data_are_not_taken(straight: Run, tmp_pat
         fit(recipe, split, run=Run(tmp_path / str(number)), callbacks=[told], mates=[straight])
         assert "learning features first" in " ".join(told.notes)
     recipe, split = small(**{**SHORT, "steps": "1"})
+    for name in ("recipe.json", "split.json", "model.safetensors", "model.json", "summary.json"):
+        damaged = Run(shutil.copytree(straight.path, tmp_path / f"without {name}"))
+        (damaged.features.path / name).write_bytes((damaged.features.path / name).read_bytes()[:20])
+        told = Told()
+        fit(recipe, split, run=Run(tmp_path / f"beside one without {name}"), callbacks=[told], mates=[damaged])
+        assert "learning features first" in " ".join(told.notes)
+    other = Run(shutil.copytree(straight.path, tmp_path / "of other code"))
+    kept = json.loads((other.features.path / "recipe.json").read_text(encoding="utf-8"))
+    kept["code"]["backbone"] = {"slope": 0.9}
+    (other.features.path / "recipe.json").write_text(json.dumps(kept), encoding="utf-8")
+    told = Told()
+    fit(recipe, split, run=Run(tmp_path / "beside one of other code"), callbacks=[told], mates=[other])
+    assert "learning features first" in " ".join(told.notes)
+    start = tmp_path / "start.safetensors"
+    start.write_bytes(model_bytes(straight))
+    told = Told()
+    begun = replace(recipe, pretrained=str(start))
+    fit(begun, split, run=Run(tmp_path / "pretrained"), callbacks=[told], mates=[straight])
+    assert "learning features first" in " ".join(told.notes)
     told = Told()
     fit(recipe, split, run=Run(tmp_path / "same"), callbacks=[told], mates=[Run(tmp_path / "none"), straight])
     assert told.notes[0] == f"features are those of {straight}, which has the same data and seed"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from instant.backbones import build
+from instant.engine import muon
 from instant.engine.muon import QUINTIC, SPEED, directions, orthogonal
 from instant.engine.optim import Optim, build_optimizer
 
@@ -63,6 +64,15 @@ def test_matrices_of_other_shapes_do_not_change_each_other() -> None:
         assert 0.6 < float(found_values.min()) <= float(found_values.max()) < 1.3
 
 
+def test_a_large_matrix_does_not_fill_up_the_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, ...]] = []
+    monkeypatch.setattr(muon, "orthogonal", lambda stack: sizes.append(tuple(stack.shape)) or orthogonal(stack))
+    matrices = [random_matrix(*shape, seed=1) for shape in ((2, 3), (40, 80), *4 * [(2, 3)])]
+    for given, found in zip(matrices, directions(matrices)):
+        torch.testing.assert_close(found, directions([given])[0], rtol=1e-4, atol=1e-5)
+    assert sizes[:2] == [(5, 2, 3), (1, 40, 80)]
+
+
 def test_no_gradient_is_no_direction() -> None:
     assert not directions([torch.zeros(3, 4), random_matrix(2, 2)])[0].any()
 
@@ -70,9 +80,9 @@ def test_no_gradient_is_no_direction() -> None:
 # --- the step -------------------------------------------------------------------------------------------------
 
 
-def two_layers() -> nn.Sequential:
-    """The second is turned: it is not the first, and there is no head."""
-    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+def three_layers() -> nn.Sequential:
+    """The second is turned: it is neither the first nor the last."""
+    model = nn.Sequential(*(nn.Linear(2, 2, bias=False) for _ in range(3)))
     for layer in model:
         nn.init.eye_(layer.weight)
     return model
@@ -80,7 +90,7 @@ def two_layers() -> nn.Sequential:
 
 def test_two_steps_by_hand() -> None:
     """A gradient of c times a rotation has two singular values of c: what remains of it is the rotation."""
-    model = two_layers()
+    model = three_layers()
     optimizer = build_optimizer(model, Optim(name="muon", lr=0.1, momentum=0.9, weight_decay=0.2))
     rotation = torch.tensor([[0.6, -0.8], [0.8, 0.6]])
     length = after_five_rounds(1 / math.sqrt(2))
@@ -101,10 +111,10 @@ def test_all_else_moves_as_with_sgd(nesterov: bool) -> None:
     turned = turned_of(ours)
     assert turned
     assert turned < {name for name, _ in ours.named_parameters()}
-    muon = build_optimizer(ours, settings)
+    turning = build_optimizer(ours, settings)
     sgd = build_optimizer(theirs, Optim(lr=0.1, momentum=0.8, nesterov=nesterov, weight_decay=0.01))
     for seed in range(3):
-        for model, optimizer in ((ours, muon), (theirs, sgd)):
+        for model, optimizer in ((ours, turning), (theirs, sgd)):
             for number, parameter in enumerate(model.parameters()):
                 parameter.grad = random_matrix(*parameter.shape, seed=100 * seed + number)
             optimizer.step()
@@ -114,7 +124,7 @@ def test_all_else_moves_as_with_sgd(nesterov: bool) -> None:
 
 
 def test_a_layer_without_a_gradient_stays_where_it_is() -> None:
-    model = two_layers()
+    model = three_layers()
     optimizer = build_optimizer(model, Optim(name="muon"))
     model[0].weight.grad = torch.ones(2, 2)
     optimizer.step()
@@ -138,8 +148,23 @@ def test_a_vit_keeps_its_embeddings_and_its_head() -> None:
 
 
 def test_a_convolution_of_many_groups_is_left_to_sgd() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 4, 1))
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 4, 1), nn.Linear(4, 2))
     assert turned_of(model) == {"2.weight"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_head_is_spared_wherever_it_stands_and_whatever_it_is(first: bool) -> None:
+    model = nn.Module()
+    for name in ["head", "one", "two"] if first else ["one", "two", "head"]:
+        layer = nn.Linear(2, 2)
+        model.add_module(name, nn.Sequential(nn.Dropout(), layer) if name == "head" else layer)
+    assert turned_of(model) == {"two.weight"}
+
+
+def test_a_weight_that_the_first_layer_shares_is_the_first_layers() -> None:
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(4)))
+    model[2].weight = model[0].weight
+    assert turned_of(model) == {"1.weight"}
 
 
 def test_other_optimizers_know_no_turned_weights() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from instant.backbones.registry import BackboneFunction, backbone_name
 from instant.config import Recipe
-from instant.data.files import held
+from instant.data.files import atomic, held
 from instant.data.folder.problems import Flaw, require_list, write_problems
 from instant.data.source import Source
 from instant.data.sources import refuse_data
@@ -83,7 +83,8 @@ class Run(RunFiles):
             self.path.mkdir(parents=True, exist_ok=True)
             for name in reversed(FILES):
                 if name != CHECKPOINT and (other.path / name).exists():
-                    shutil.copyfile(other.path / name, self.path / name)
+                    with open(other.path / name, "rb") as source, atomic(self.path / name) as file:
+                        shutil.copyfileobj(source, file)
         except OSError as error:
             raise self._unwritable(error) from error
 

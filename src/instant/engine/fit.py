@@ -6,7 +6,7 @@ import inspect
 import math
 import time
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -232,19 +232,13 @@ def _features(
     mates: Sequence[Run],
 ) -> tuple[dict[str, Tensor], float]:
     """The network that has learnt without labels, and the seconds that took: a run of its own in the run's folder."""
-
-    def fits(features: Run) -> bool:
-        return features.differs(recipe) is None and features.is_of(split)
-
     own = None if run is None else run.features
-    kept = own is not None and resume and own.exists and fits(own)
-    if own is not None and not kept:
-        learnt = next((mate for mate in mates if mate.features.finished and fits(mate.features)), None)
-        if learnt is not None:
-            own.copy_of(learnt.features)
-            kept = True
-            for callback in callbacks:
-                callback.note(f"features are those of {learnt}, which has the same data and seed")
+    kept = own is not None and resume and own.exists and own.differs(recipe) is None and own.is_of(split)
+    if own is not None and not kept and (mate := _with_features(mates, recipe, split, backbone)) is not None:
+        own.copy_of(mate.features)
+        kept = True
+        for callback in callbacks:
+            callback.note(f"features are those of {mate}, which has the same data and seed")
     if own is not None and kept and own.finished:
         return own.load_model(backbone or recipe.backbone)[0].state_dict(), own.summary()["seconds"]
     watched = _Earlier(callbacks, recipe.steps)
@@ -267,6 +261,25 @@ def _features(
         f"features learnt in {seconds:.0f} s: a view's other half is the nearest of all in {100 * found:.0f} %"
     )
     return trained.learner.judged.state_dict(), seconds
+
+
+def _with_features(mates: Sequence[Run], recipe: Recipe, split: Split, backbone: BackboneFunction | None) -> Run | None:
+    """The first that has learnt what this recipe would: with its settings, data, weights to start from and code."""
+    code = code_of(contrastive, None, backbone or recipe.backbone)
+    for mate in mates:
+        known = mate.features
+        with suppress(InputError):  # damaged: no reason not to learn features of one's own
+            if (
+                known.finished
+                and known.differs(recipe) is None
+                and known.recipe().pretrained == recipe.pretrained
+                and known.is_of(split)
+                and known.code() == code
+            ):
+                known.load_model(backbone or recipe.backbone)
+                known.summary()
+                return mate
+    return None
 
 
 def _check_found_again(recipe: Recipe, split: Split, *, everything: bool) -> None:

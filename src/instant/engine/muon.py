@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 SPEED = 0.056  # the singular values of a turned group's step at a rate of 1: rates are then about those of SGD
+MOST = 4  # times the numbers there are, when all matrices are filled up to one size
 QUINTIC = 3.4445, -4.7750, 2.0315  # five rounds of a x + b x^3 + c x^5 bring singular values from 0.01 to 1 near 1
 
 
@@ -54,25 +55,32 @@ class Muon(torch.optim.Optimizer):
 def directions(matrices: list[Tensor]) -> list[Tensor]:
     """Of each, its rows by all the rest, the nearest orthogonal matrix.
 
-    All at once: what is smaller than the largest is filled up with zeros, and zeros they stay.
+    All at once, if they are of similar size: what is smaller than the largest is filled up with zeros, and zeros they
+    stay. Otherwise those of one shape at once.
     """
     flat = [matrix.flatten(1).float() for matrix in matrices]
     wide = [matrix.mT if len(matrix) > matrix.shape[1] else matrix for matrix in flat]
     rows, columns = (max(matrix.shape[side] for matrix in wide) for side in (0, 1))
-    stack = torch.zeros(len(wide), rows, columns, device=wide[0].device)
-    for place, matrix in zip(stack, wide):
-        place[: len(matrix), : matrix.shape[1]] = matrix
-    found = []
-    for turned, matrix, given in zip(orthogonal(stack), wide, matrices):
-        part = turned[: len(matrix), : matrix.shape[1]]
-        found.append((part if len(part) == len(given) else part.mT).reshape(given.shape).to(given.dtype))
+    together = len(wide) * rows * columns <= MOST * sum(matrix.numel() for matrix in wide)
+    alike: dict[tuple[int, int], list[int]] = {}
+    for number, matrix in enumerate(wide):
+        alike.setdefault((rows, columns) if together else (len(matrix), matrix.shape[1]), []).append(number)
+    found = list(matrices)
+    for size, numbers in alike.items():
+        stack = torch.zeros(len(numbers), *size, device=wide[0].device)
+        for place, number in zip(stack, numbers):
+            place[: len(wide[number]), : wide[number].shape[1]] = wide[number]
+        for turned, number in zip(orthogonal(stack), numbers):
+            part, given = turned[: len(wide[number]), : wide[number].shape[1]], matrices[number]
+            found[number] = (part if len(part) == len(given) else part.mT).reshape(given.shape).to(given.dtype)
     return found
 
 
 def orthogonal(x: Tensor) -> Tensor:
-    """(B, m, n), m <= n -> the same singular vectors with singular values between 0.6 and 1.3, by Newton and Schulz.
+    """(B, m, n), m <= n -> the same singular vectors, and singular values near 1, by Newton and Schulz.
 
-    In bfloat16 on a GPU, where that is enough and fast.
+    They end between 0.6 and 1.3 if they were a hundredth of the norm or more, smaller ones below that. In bfloat16 on a
+    GPU, where that is enough and fast.
     """
     a, b, c = QUINTIC
     y = x / x.norm(dim=(1, 2), keepdim=True).clamp_min(1e-12)

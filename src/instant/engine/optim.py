@@ -134,14 +134,18 @@ def build_optimizer(model: nn.Module, settings: Optim) -> torch.optim.Optimizer:
 
 
 def _inner_weights(model: nn.Module) -> set[Tensor]:
-    """Of all linear layers and convolutions but the first one, which sees the input, and the head.
+    """Of all linear layers and convolutions but the first, which sees the input, and the head, or else the last.
 
-    A convolution of many groups is many small matrices, not one: it stays as it is.
+    In the order in which a module has them. A convolution of many groups is many small matrices, not one: it stays as
+    it is.
     """
     modules = list(model.modules())
-    layers = [module for module in modules if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd))]
-    whole = {module.weight for module in layers[1:] if getattr(module, "groups", 1) == 1}
-    return whole - {module.head.weight for module in modules if isinstance(module, Backbone)}
+    heads = [head for module in modules if isinstance(head := getattr(module, "head", None), nn.Module)]
+    of_heads = {parameter for head in heads for parameter in head.parameters()}
+    kinds = (nn.Linear, nn.modules.conv._ConvNd)
+    layers = [module for module in modules if isinstance(module, kinds) and module.weight not in of_heads]
+    inner = layers[1:] if heads else layers[1:-1]
+    return {module.weight for module in inner if getattr(module, "groups", 1) == 1} - {m.weight for m in layers[:1]}
 
 
 def schedule(
