@@ -18,11 +18,13 @@ from instant import recipes
 from instant.algorithms import METHODS
 from instant.backbones import BACKBONES, build
 from instant.cli import main
+from instant.config import Recipe, keys
 from instant.console import say
 from instant.data.sources import SOURCES, arrays, load
 from instant.data.split import make_split
 from instant.demo import label_spreading, run_demo
 from instant.engine.fit import fit
+from instant.engine.optim import Optim
 from instant.errors import InputError
 from instant.listing import LISTINGS
 from instant.run import Run
@@ -376,6 +378,7 @@ def test_a_model_for_other_data(copy: Path, capsys: Capture) -> None:
         ("recipes", "recipe", set(recipes.RECIPES)),
         ("backbones", "backbone", {*BACKBONES, "timm:NAME"}),
         ("sources", "source", set(SOURCES)),
+        ("settings", "setting", set(keys())),
     ],
 )
 def test_lists(what: str, key: str, names: set[str], capsys: Capture) -> None:
@@ -392,6 +395,19 @@ def test_lists(what: str, key: str, names: set[str], capsys: Capture) -> None:
         assert "'instant-ssl[timm]'" in table  # square brackets are rich's markup
     if what == "recipes":
         assert len(rows) == len(recipes.RECIPES) + 132
+
+
+def test_what_settings_are_said_to_be_is_what_they_are() -> None:
+    """Given as they are written, they change nothing."""
+    rows = {row["setting"]: row["if no recipe says"] for row in LISTINGS["settings"]()}
+    given = {key: value for key, value in rows.items() if value}
+    assert len(given) == len(rows) - 3  # recipe, method.OPTION and backbone.OPTION
+    assert Recipe(steps=7, labels=3, seed=5, optim=Optim(lr=1.0)).override(given) == Recipe()
+
+
+def test_the_version(capsys: Capture) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"instant {instant.__version__}\n"
 
 
 @pytest.mark.parametrize("columns", [80, 100, 119, 120, 160])

@@ -7,13 +7,16 @@ import types
 import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from instant.data.files import expanded
 from instant.data.split import Draw
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 from instant.kinds import misfit
+
+Step = Literal["auto", "eager", "compiled", "captured"]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 UNSAVED = ("suggested", "suggest", "suits")
 APART = ("source", "label_file", "optim", "method_options", "backbone_options", *UNSAVED)  # no leaves of their own
@@ -28,48 +31,52 @@ class Recipe:
     """Everything that decides a run; built by a function of `instant.recipes`, saved in the run folder."""
 
     source: str = "digits"
-    data: str | None = None  # folder with the source's files; None: the cache folder
+    data: Annotated[str | None, "folder with the source's files; none: the cache folder"] = None
     label_file: str | None = None  # of source "own": the table or array of labels beside data
-    side: int | None = None  # of source "own": the pixels a side of the squares that images become
-    labels: int | None = 40  # labelled samples in all; None: every label there is
-    validation: int = 0  # further labelled samples, held out; they count in the label budget
-    seed: int = 0
-    draw: Draw = "seeded"  # of the labelled samples; usb: those that USB and the paper's code label for this seed
+    side: Annotated[int | None, "images of your own become squares of so many pixels a side"] = None
+    labels: Annotated[int | None, "labelled samples in all; all: every label there is"] = 40
+    validation: Annotated[int, "further labelled samples, held out; they count in the label budget"] = 0
+    seed: Annotated[int, "of the draw of labelled samples, the first weights and the views"] = 0
+    draw: Annotated[Draw, "of the labelled samples; usb: those of USB and the paper's code for this seed"] = "seeded"
 
-    method: str = "instant"
+    method: Annotated[str, "instant list methods; or code of your own, package.module:function"] = "instant"
     method_options: dict[str, Any] = field(default_factory=dict)  # method.NAME=value
     suggested: dict[str, Any] = field(default_factory=dict, compare=False)  # settings for it that nobody asked for
     suggest: Callable[[str], dict[str, Any]] = field(default=no_suggestion, compare=False, repr=False)
     suits: str = field(default="", compare=False, repr=False)  # the method that the suggested ones are for
-    backbone: str = "wrn_28_2"
+    backbone: Annotated[str, "instant list backbones; or code of your own, package.module:function"] = "wrn_28_2"
     backbone_options: dict[str, Any] = field(default_factory=dict)  # backbone.NAME=value
-    pretrained: str | None = None  # weights to start from: .safetensors, or .pth of tensors only
+    pretrained: Annotated[str | None, "weights to start from: .safetensors, or .pth of tensors only"] = None
 
-    contrast: int = 0  # steps of learning features without labels, from pairs of views, before the others; images
-    steps: int = 2**20
-    batch: int = 64  # labelled samples a step
-    ratio: int = 7  # unlabelled samples a labelled one
+    contrast: Annotated[int, "images: steps of learning features without labels, before the others"] = 0
+    steps: Annotated[int, "of training"] = 2**20
+    batch: Annotated[int, "labelled samples a step"] = 64
+    ratio: Annotated[int, "unlabelled samples a step for every labelled one"] = 7
     optim: Optim = field(default_factory=Optim)
-    ema: float = 0.999  # decay of the averaged weights that are evaluated; 0: none
-    clip: float = 0.0  # largest gradient norm; 0: no clipping
-    weak_gradient: bool = False  # True: weak rows go through the backward pass too, slower (backbones/rows.py)
+    ema: Annotated[float, "decay of the averaged weights that are evaluated; 0: none"] = 0.999
+    clip: Annotated[float, "largest gradient norm; 0: no clipping"] = 0.0
+    weak_gradient: Annotated[bool, "true: weak views go through the backward pass too, slower"] = False
 
-    strong_labels: float = 0.0  # share of the labelled samples of a step that are in strong views, not weak ones
-    shift: float = 1 / 8  # weak views of an image: the largest shift, as a share of its side
-    operations: int = 3  # of the 14 operations, how many a strong view of an image goes through
-    mirror: bool | None = None  # may a view be mirrored, left to right? None: as the source says
+    strong_labels: Annotated[float, "share of a step's labelled samples in strong views instead of weak ones"] = 0.0
+    shift: Annotated[float, "weak views of an image: the largest shift, as a share of its side"] = 1 / 8
+    operations: Annotated[int, "strong views of an image: through how many of the 14 operations each goes"] = 3
+    mirror: Annotated[bool | None, "may a view be mirrored, left to right? none: as the source says"] = None
 
-    noise: float = 0.1  # weak views of a vector: deviation of the noise, in standardised features; strong: 2.5 times it
-    neighbours: int = 0  # strong views of a vector: part of the way to one of so many nearest; 0: they stay in place
+    noise: Annotated[
+        float, "weak views of a vector: deviation of the noise, in standardised features; strong: 2.5 x"
+    ] = 0.1
+    neighbours: Annotated[int, "strong views of a vector: part of the way to one of so many nearest; 0: in place"] = 0
 
-    log_every: int = 256
-    evaluate_every: int = 5120
-    checkpoint_every: int = 5120
+    log_every: Annotated[int, "steps from one line of the curves to the next"] = 256
+    evaluate_every: Annotated[int, "steps from one accuracy on the test data to the next"] = 5120
+    checkpoint_every: Annotated[int, "steps from one checkpoint to the next"] = 5120
 
-    device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
-    step: Literal["auto", "eager", "compiled", "captured"] = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA
-    memory: float | None = None  # MiB that samples may take on the device, else they are streamed; None: half the free
+    device: Annotated[str, "auto, cpu, cuda, cuda:1, ..."] = "auto"
+    step: Annotated[Step, "how a step runs; auto: captured as a CUDA graph, eager on a CPU"] = "auto"
+    precision: Annotated[Precision, "auto: bfloat16 on CUDA"] = "auto"
+    memory: Annotated[float | None, "MiB that samples may take on the device, else streamed; none: half the free"] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "ratio", "operations", "log_every", "evaluate_every", "checkpoint_every"):
@@ -192,8 +199,19 @@ def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> N
 
 def keys() -> list[str]:
     """Every key that may be given as key=value."""
-    own = ["recipe"] + [f.name for f in dataclasses.fields(Recipe) if f.name not in APART]
-    return own + [f"optim.{f.name}" for f in dataclasses.fields(Optim)] + ["method.OPTION", "backbone.OPTION"]
+    return ["recipe", *(key for key, _, _ in described()), "method.OPTION", "backbone.OPTION"]
+
+
+def described() -> list[tuple[str, Any, str]]:
+    """Every setting that may be given, its value where no recipe says another, and what it means."""
+    owners: list[tuple[str, type]] = [("", Recipe), ("optim.", Optim)]
+    return [
+        (head + leaf.name, leaf.default, hints[leaf.name].__metadata__[0])
+        for head, owner in owners
+        for hints in (typing.get_type_hints(owner, include_extras=True),)
+        for leaf in dataclasses.fields(owner)
+        if owner is not Recipe or leaf.name not in APART
+    ]
 
 
 def literal(text: str) -> Any:

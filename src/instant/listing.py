@@ -7,7 +7,7 @@ from typing import Any
 
 from instant.algorithms import METHODS
 from instant.backbones import BACKBONES
-from instant.config import Recipe
+from instant.config import Recipe, described
 from instant.data.sources import SOURCES
 from instant.methods import method_options
 from instant.published import CELLS
@@ -78,9 +78,26 @@ def sources() -> Rows:
     ]
 
 
+def settings() -> Rows:
+    """The values are those of a recipe that says nothing about them."""
+    rows = [
+        ("recipe", "", "which settings to begin with: instant list recipes; else the one that fits the source"),
+        *described(),
+        ("method.OPTION", "", "an option of the method: instant list methods"),
+        ("backbone.OPTION", "", "an option of the backbone: instant list backbones"),
+    ]
+    return [{"setting": key, "if no recipe says": _written(default), "what": what} for key, default, what in rows]
+
+
+def _written(value: Any) -> str:
+    """As it would be given."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
 LISTINGS: dict[str, Callable[[], Rows]] = {
     "methods": methods,
     "recipes": recipes,
     "backbones": backbones,
     "sources": sources,
+    "settings": settings,
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from instant import __version__
 from instant.cli import bench, certify, compare, demo, evaluate, export, label, list_, report, train
 from instant.console import complain
 from instant.engine.interrupt import Interrupted
@@ -17,10 +18,26 @@ from instant.errors import InputError
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Semi-supervised learning with instance-dependent thresholds.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"instant {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="which one this is")
+    ] = False,
+) -> None:
+    """Semi-supervised learning with instance-dependent thresholds."""
+
+
 app.command()(train.train)  # in the order of --help
 app.command()(compare.compare)
 app.command()(report.report)

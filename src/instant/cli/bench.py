@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from instant.cli.shared import AsJson, key_values
+from instant.cli.shared import AsJson, Settings, key_values
 from instant.console import console
 
 bench = typer.Typer(help="How fast things are on this machine.", no_args_is_help=True)
@@ -19,7 +19,7 @@ def bench_step(
         str,
         typer.Argument(help="a source that instant list sources names, or synthetic: random images as of CIFAR-10"),
     ] = "synthetic",
-    settings: Annotated[list[str] | None, typer.Argument(help="key=value ...", show_default=False)] = None,
+    settings: Settings = None,
     methods: Annotated[str | None, typer.Option(help="several methods, as in fixmatch,instant")] = None,
     steps: Annotated[int | None, typer.Option(help="steps a repeat; 40 on a GPU, 3 on a CPU")] = None,
     repeats: Annotated[int | None, typer.Option(help="repeats, of which the median counts; 5")] = None,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from instant.cli.shared import AsJson, key_values
+from instant.cli.shared import AsJson, Settings, key_values
 from instant.cli.train import print_choices
 from instant.console import complain, console, say
 from instant.engine.interrupt import Interrupted
@@ -26,7 +26,7 @@ def compare(
     source: Annotated[str, typer.Argument(help="what to train on, as instant train takes it")],
     methods: Annotated[str, typer.Option(help="such as instant,adamatch; all are compared with the first")],
     out: Annotated[Path, typer.Option(help="folder for the runs, one each: METHOD-SEED")],
-    settings: Annotated[list[str] | None, typer.Argument(help="key=value ...", show_default=False)] = None,
+    settings: Settings = None,
     seeds: Annotated[str, typer.Option(help="such as 0,1,2: labelled samples and initial weights of each")] = "0,1,2",
     labels: Annotated[Path | None, typer.Option(help="labels of your own files, as instant train takes them")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="write a row a run, with its command")] = None,

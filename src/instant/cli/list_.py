@@ -1,4 +1,4 @@
-"""`instant list`: what can be trained."""
+"""`instant list`: what can be trained, and with which settings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ class Listing(StrEnum):
     recipes = "recipes"
     backbones = "backbones"
     sources = "sources"
+    settings = "settings"
 
 
 def list_(
     what: Annotated[Listing, typer.Argument(help="what to list")],
     as_json: AsJson = False,
 ) -> None:
-    """What can be trained: methods, recipes, backbones or sources."""
+    """What can be trained: methods, recipes, backbones or sources; and with which settings."""
     from instant.listing import LISTINGS
 
     rows = LISTINGS[what.value]()

@@ -9,6 +9,9 @@ import typer
 
 from instant.errors import InputError
 
+Settings = Annotated[
+    list[str] | None, typer.Argument(help="key=value ...: instant list settings names the keys", show_default=False)
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a finished run folder")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 OwnMethod = Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")]

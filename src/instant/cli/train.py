@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from instant.cli.report import show_report, worth_a_baseline
-from instant.cli.shared import key_values
+from instant.cli.shared import Settings, key_values
 from instant.console import complain, console, say, say_problems
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
@@ -32,7 +32,7 @@ def train(
             ".parquet of their paths, a .npy or .npz"
         ),
     ] = None,
-    settings: Annotated[list[str] | None, typer.Argument(help="key=value ...", show_default=False)] = None,
+    settings: Settings = None,
     labels: Annotated[
         Path | None, typer.Option(help="labels of your own files: .csv or .parquet with the columns file, label; .npy")
     ] = None,

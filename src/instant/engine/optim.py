@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -24,16 +24,16 @@ from instant.errors import InputError, nearest
 class Optim:
     """How to optimise; the defaults are those of training a wide ResNet from scratch."""
 
-    name: str = "sgd"  # or "muon", or "adamw"
-    lr: float = 0.03
-    momentum: float = 0.9  # AdamW: the first beta
-    nesterov: bool = True  # not AdamW
-    weight_decay: float = 5e-4  # AdamW: decoupled
-    layer_decay: float = 1.0  # learning-rate factor from one ViT block to the one below it
-    warmup: int = 0  # steps of linear growth from 0
-    cycles: float = 7 / 16  # half-turns of the cosine over the run
-    hold: float = 0.0  # share of the steps after the warm-up at the full rate, before the cosine begins
-    power: float = 1.0  # of the cosine; with 2 and cycles=0.5 it nears zero slowly, as (1 + cos) / 2 does
+    name: Annotated[str, "sgd, muon or adamw"] = "sgd"
+    lr: Annotated[float, "learning rate"] = 0.03
+    momentum: Annotated[float, "of SGD and Muon; AdamW: the first beta"] = 0.9
+    nesterov: Annotated[bool, "Nesterov's momentum; not AdamW"] = True
+    weight_decay: Annotated[float, "not on biases and other 1-D weights; AdamW: decoupled"] = 5e-4
+    layer_decay: Annotated[float, "factor of the learning rate from one ViT block to the one below it"] = 1.0
+    warmup: Annotated[int, "steps in which the learning rate grows from 0"] = 0
+    cycles: Annotated[float, "half-turns of the cosine over the run: 0.5 ends at zero, 0 is constant"] = 7 / 16
+    hold: Annotated[float, "share of the steps after the warm-up at the full rate, before the cosine begins"] = 0.0
+    power: Annotated[float, "of the cosine; with 2 and cycles=0.5 it nears zero slowly, as (1 + cos) / 2 does"] = 1.0
 
     def __post_init__(self) -> None:
         if self.name not in _MAKERS:
