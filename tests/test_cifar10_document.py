@@ -1,4 +1,4 @@
-"""docs/cifar10.md: what its tables of runs say is what benchmarks/cifar10_40.csv holds."""
+"""docs/cifar10.md and docs/cifar10-trials.md: their tables of runs are what benchmarks/cifar10_40*.csv hold."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def _last(rows: Iterable[dict[str, str]]) -> dict[tuple[str, ...], dict[str, str
 
 
 def _table(head: str) -> list[list[str]]:
-    text = (ROOT / "docs" / "cifar10.md").read_text(encoding="utf-8")
+    text = "\n\n".join(
+        (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("cifar10.md", "cifar10-trials.md")
+    )
     lines = text.split(head)[1].split("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 

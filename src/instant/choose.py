@@ -121,7 +121,7 @@ def choose(
     elif gpu:
         recipe, why = classic(OWN, None, method, draw="seeded"), f"images, and {where}"
         changes |= {"steps": 20_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
-        features = 10_000  # docs/cifar10.md measures what that is worth
+        features = 10_000  # docs/cifar10-trials.md measures what that is worth
     else:
         recipe, why = small(OWN, None, method), f"images, and {where}"
         changes["steps"] = 600
