@@ -31,7 +31,7 @@ check: $(VENV)/.installed-test
 	$(VENV)/bin/python -m mypy
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is written after its installation has succeeded: one that failed or was interrupted is tried again. An
