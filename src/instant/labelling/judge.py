@@ -19,7 +19,6 @@ from instant.alignment import Alignment, rescaled
 from instant.backbones.registry import BackboneFunction, build, without_weights
 from instant.data.feed import Normalise
 from instant.data.split import Split
-from instant.data.store import Store
 from instant.engine.metrics import predict
 from instant.engine.plain import plain_torch
 from instant.errors import InputError
@@ -262,7 +261,7 @@ def reference_of(network: nn.Module, method: Method, split: Split, normalise: No
             total += probs.amax(1).double().sum()
         return (total / len(split.pool)).float()
 
-    labelled = Store(split.train.samples[split.labelled], split.train.name)
+    labelled = split.train.take(split.labelled)
     found = {
         "probs_l": predict(network, labelled, normalise, device=where),
         "y_l": torch.from_numpy(split.targets),

@@ -155,10 +155,5 @@ def class_balance(facts: Facts) -> Markup | None:
 
 def settings(facts: Facts) -> list[tuple[str, str]]:
     """Every setting of the recipe, options of method and network one by one."""
-    rows: list[tuple[str, Any]] = []
-    for name, value in facts.recipe.to_json().items():
-        if isinstance(value, dict):
-            rows += [(f"{name.removesuffix('_options')}.{key}", inner) for key, inner in value.items()]
-        else:
-            rows.append((name, value))
-    return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in rows]
+    leaves = facts.recipe.leaves().items()
+    return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in leaves]
