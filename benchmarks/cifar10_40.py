@@ -6,8 +6,8 @@
     python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "fast: optim.lr=0.1"
 
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
-to another machine. But for "sgd", "shorter" and "longer", every run of a seed has the same labels, features, schedule,
-optimizer and network, and only the method differs. Drawing needs matplotlib.
+to another machine. But for "unmixed", "sgd", "shorter" and "longer", every run of a seed has the same labels, features,
+views, schedule, optimizer and network, and only the method differs. Drawing needs matplotlib.
 
 A row of the csv is an evaluation on the test images, which decide nothing: the last one counts. What a change is worth
 is tried in trials, all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0,
@@ -33,7 +33,8 @@ from instant.recipes import RECIPES, resolve
 from instant.run import Run
 
 HERE = Path(__file__).parent
-SGD = ("method=instant", "optim.name=sgd")
+UNMIXED = ("method=instant", "mix=0")
+SGD = (*UNMIXED, "optim.name=sgd")
 ALIGNED = ("method=instant", "method.base=0.9", "method.align=true")
 METHODS = {  # what is compared: a name, and the settings it stands for
     "instant": ("method=instant",),
@@ -44,6 +45,7 @@ METHODS = {  # what is compared: a name, and the settings it stands for
     "released": ("method=instant_released",),
     "paper": (*ALIGNED, "method.kappa=labelled"),
     "self_adaptive": (*ALIGNED, "method.kappa=self_adaptive"),
+    "unmixed": UNMIXED,
     "sgd": (*SGD, "optim.lr=0.03"),
     "shorter": (*SGD, "contrast=12000", "steps=90000", "optim.warmup=5000"),
     "longer": (*SGD, "steps=140000", "optim.warmup=5000"),
@@ -322,7 +324,7 @@ def draw(options: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
 
     rows = _rows(options.csv)
-    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8 #16a085 #f1c40f #8e44ad"
+    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8 #8b4513 #16a085 #f1c40f #8e44ad"
     colours = dict(zip(METHODS, palette.split(), strict=True))
     size = {"nrows": len(SETTINGS), "ncols": len(PANELS), "figsize": (13, 10)}
     figure, axes = plt.subplots(**size, sharex="row", layout="constrained")

@@ -51,6 +51,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("shift", "0", 0.0),
     ("operations", "2", 2),
     ("mirror", "false", False),
+    ("mix", "0.5", 0.5),
     ("noise", "0.2", 0.2),
     ("neighbours", "5", 5),
     ("log_every", "7", 7),
@@ -153,6 +154,11 @@ def test_settings_are_checked_together_in_any_order() -> None:
             "1",
             "strong_labels=1.0 must be at least 0 and below 1: it is the share of labelled rows in strong views, and "
             "thresholds are relative to the others.",
+        ),
+        (
+            "mix",
+            "1",
+            "mix=1.0 must be at least 0 and below 1: it is the share of strong views that show two images.",
         ),
         ("clip", "nan", "clip=nan must be 0 or more."),
         ("noise", "inf", "noise=inf must lie in [0, 100]: it is a deviation in standardised features."),
@@ -285,11 +291,11 @@ def test_classic_settings(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_fast_settings_differ_from_the_classic_in_start_optimizer_and_kappa_alone(method: str) -> None:
+def test_fast_settings_differ_from_the_classic_in_start_optimizer_views_and_kappa_alone(method: str) -> None:
     fast, classic = recipes.fast_cifar10(method=method), recipes.classic_cifar10(method=method)
     assert (fast.contrast, fast.steps) == (0 if "supervised" in method else 24_000, 120_000)
     assert fast.optim == dataclasses.replace(classic.optim, name="muon", lr=0.1, cycles=0.5, warmup=1000)
-    apart = {"contrast", "steps", "optim", "method_options", "log_every", "evaluate_every"}
+    apart = {"contrast", "mix", "steps", "optim", "method_options", "log_every", "evaluate_every"}
     for name, value in classic.to_json().items():
         assert name in apart or fast.to_json()[name] == value, name
     slow_T = fast.method_options.get("transition_lr") == 0.001

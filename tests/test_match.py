@@ -33,7 +33,7 @@ def views(z_l, y_l, z_w, z_s, step: int = 1000, index=None, strong_l: int = 0) -
     index = torch.arange(len(z_w)) if index is None else torch.tensor(index)
     labels = torch.tensor(y_l)
     y_weak = labels[: len(labels) - strong_l]
-    return Views(z_l, labels, z_w, z_s, index, torch.tensor(step), random.root(0), y_weak)
+    return Views(z_l, labels, z_w, z_s, index, torch.tensor(step), random.root(0), y_weak, torch.ones(0))
 
 
 def identity(x: torch.Tensor, still: torch.Tensor | None = None) -> Prediction:

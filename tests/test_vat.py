@@ -44,7 +44,7 @@ def test_loss_by_hand() -> None:
     x_l, x_w = torch.tensor([[0.2, 0.0]]), torch.tensor([[0.0, 0.0]])
     method = VAT(eps=0.1, entropy=0.5, weight=2.0)
     y_l = torch.tensor([0])
-    views = Views(x_l, y_l, x_w, x_w[:0], torch.tensor([0]), torch.tensor(9), random.root(0), y_l)
+    views = Views(x_l, y_l, x_w, x_w[:0], torch.tensor([0]), torch.tensor(9), random.root(0), y_l, torch.ones(0))
     out = method(linear(w), linear(w), views)
     # x_w: p = (1/2, 1/2), entropy log 2; moved by 0.1 along +-(.6, .8) the logit is +-.5
     q = 1 / (1 + math.exp(-0.5))
@@ -59,7 +59,7 @@ def test_predictions_are_held_against_those_of_the_same_batch() -> None:
     torch.manual_seed(0)
     model = build("small_cnn", shape=(1, 8, 8), classes=3).train()
     x_l, x_w, y_l = torch.randn(4, 1, 8, 8) + 2, torch.randn(6, 1, 8, 8), torch.tensor([0, 1, 2, 0])
-    views = Views(x_l, y_l, x_w, x_w[:0], torch.arange(6), torch.tensor(9), random.root(0), y_l)
+    views = Views(x_l, y_l, x_w, x_w[:0], torch.arange(6), torch.tensor(9), random.root(0), y_l, torch.ones(0))
     assert float(VAT(eps=0.0)(model, model, views).metrics["loss_unsupervised"]) == pytest.approx(0, abs=1e-6)
     assert float(VAT(eps=1.0)(model, model, views).metrics["loss_unsupervised"]) > 1e-3
 

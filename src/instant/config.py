@@ -62,6 +62,8 @@ class Recipe:
     operations: Annotated[int, "strong views of an image: through how many of the 14 operations each goes"] = 3
     mirror: Annotated[bool | None, "may a view be mirrored, left to right? none: as the source says"] = None
 
+    mix: Annotated[float, "share of the strong views of images with a small copy of another one in them"] = 0.0
+
     noise: Annotated[
         float, "weak views of a vector: deviation of the noise, in standardised features; strong: 2.5 x"
     ] = 0.1
@@ -92,6 +94,10 @@ class Recipe:
             raise InputError(
                 f"strong_labels={self.strong_labels} must be at least 0 and below 1: it is the share of labelled rows "
                 "in strong views, and thresholds are relative to the others."
+            )
+        if not 0 <= self.mix < 1:
+            raise InputError(
+                f"mix={self.mix} must be at least 0 and below 1: it is the share of strong views that show two images."
             )
         if not 0 <= self.shift <= 0.5:
             raise InputError(f"shift={self.shift} must lie in [0, 0.5]: it is a share of the image's side.")
@@ -191,7 +197,7 @@ class Recipe:
 
 def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> None:
     """Settings of the views of vectors do nothing to images, and the other way round."""
-    for key in ("noise", "neighbours") if images else ("shift", "operations", "mirror", "contrast"):
+    for key in ("noise", "neighbours") if images else ("shift", "operations", "mirror", "mix", "contrast"):
         if key in settings:
             here, there = ("images", "vectors") if images else ("vectors", "images")
             raise InputError(f"{key}= is for {there}, and {source} has {here}; leave it out.")

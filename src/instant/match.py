@@ -61,6 +61,7 @@ class Match(Method):
         own_decay: float = 0.0,
     ) -> None:
         super().__init__()
+        self.takes_mixed = wants.second == "strong"
         if transitions is not None and (loss is not cross_entropy or not align_labels):
             given = "loss" if loss is not cross_entropy else "align_labels"
             raise InputError(f"Match(transitions=...) has a loss of its own, for aligned labels; leave out {given}.")
@@ -115,30 +116,50 @@ class Match(Method):
 
         called = probs if self.align_labels else raw
         target = self.target(called, seen)
-        if self.transitions is not None and column is not None:
-            per_row = self.transitions.consistency(student, column, target, views.step)
-        else:
-            per_row = self.loss(student, target)
-        unsupervised = (selection.weight * per_row).mean()
+        unsupervised = self._consistency(student, target, column, selection.weight, views).mean()
         metrics["loss_unsupervised"] = unsupervised
 
+        alone = len(raw) - len(views.kept)  # views of one sample; what is said of the others is of two
         label = called.argmax(1)
         confidence = probs.gather(1, label[:, None]).squeeze(1)
         total = supervised + ramped(self.weight, self.ramp, views.step) * unsupervised
         if self.transitions is not None and matrix is not None:
-            sight = Sight(raw, student.detach().argmax(1), label, confidence - selection.threshold)
-            own_loss, moved = self.transitions.fit(matrix, views.y_weak, probs_l.argmax(1), sight, views.step)
+            above = confidence - selection.threshold
+            sight = Sight(raw[:alone], student[:alone].detach().argmax(1), label[:alone], above[:alone])
+            rows = matrix if matrix.ndim == 2 else matrix[: calm + alone]
+            own_loss, moved = self.transitions.fit(rows, views.y_weak, probs_l.argmax(1), sight, views.step)
             state |= _named("transitions.estimator", moved)
             metrics["loss_transition"] = own_loss
             total = total + own_loss
         if self.fairness is not None:
-            fairness, moved = self.fairness(raw, student, selection.weight)
+            fairness, moved = self.fairness(raw, student[:alone], selection.weight[:alone])
             state |= _named("fairness", moved)
             metrics["loss_fairness"] = fairness
             total = total + fairness
 
         decision = Decision(views.index, label, confidence, selection.threshold, selection.weight)
         return Output(total, detached(metrics), detached(state), decision)
+
+    def _consistency(
+        self, student: Tensor, target: Tensor, column: Tensor | None, weight: Tensor, views: Views
+    ) -> Tensor:
+        """(B,) losses of the rows that count. A view of two samples learns both targets by its shares, if both do."""
+        losses = weight * self._loss(student, target, column, views.step)
+        mixed = len(views.kept)
+        if not mixed:
+            return losses
+
+        def other(rows: Tensor) -> Tensor:
+            return rows.roll(1, 0)[-mixed:]
+
+        their = self._loss(student[-mixed:], other(target), None if column is None else other(column), views.step)
+        own = views.kept * losses[-mixed:] * other(weight)
+        return torch.cat([losses[:-mixed], own + (1 - views.kept) * weight[-mixed:] * other(weight) * their])
+
+    def _loss(self, logits: Tensor, target: Tensor, column: Tensor | None, step: Tensor) -> Tensor:
+        if self.transitions is not None and column is not None:
+            return self.transitions.consistency(logits, column, target, step)
+        return self.loss(logits, target)
 
     def _predict(self, model: Network, teacher: Network, views: Views) -> tuple[Prediction, Prediction, Tensor]:
         """Predictions of labelled and weak rows, and the logits that learn.

@@ -43,6 +43,7 @@ class Views(NamedTuple):
     step: Tensor  # () int64
     key: Tensor  # (2,) randomness of this step for the method's own draws
     y_weak: Tensor  # (W,) classes of the labelled samples in weak views
+    kept: Tensor  # (M,) the last M strong views have the one before them in them: the share that is still their own
 
 
 class Evidence(NamedTuple):
@@ -95,6 +96,7 @@ class Method(nn.Module):
 
     wants: Wants = Wants()
     exact: bool = False  # True: needs full float32, no autocast
+    takes_mixed: bool = False  # True: knows that some strong views are of two samples (Views.kept)
     classifies: bool = True  # False: the head learns nothing, and there is no accuracy to speak of
     all_labels: bool = False  # True: trains on every label there is, an upper reference
     own_lr: float = 0.01  # learning rate of the method's own parameters (SGD, momentum 0.9), if it has any

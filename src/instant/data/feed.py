@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from instant import random
+from instant.augment.mix import resize_mix
 from instant.augment.vectors import between
 from instant.data.sampler import Draw
 from instant.data.samples import Resident, Streamed
@@ -20,7 +21,7 @@ from instant.types import Views, Wants
 Policy = Callable[[Tensor, Tensor], Tensor]
 """(samples, key) -> samples: an augmentation, of uint8 images or of standardised vectors."""
 
-LABELLED, POOL, WEAK, SECOND, METHOD, NEIGHBOUR, STRONG = range(7)  # streams of randomness
+LABELLED, POOL, WEAK, SECOND, METHOD, NEIGHBOUR, STRONG, MIX = range(8)  # streams of randomness
 
 
 class Normalise(nn.Module):
@@ -63,6 +64,7 @@ class Feed(nn.Module):
         near: Tensor | None = None,
         streamed: bool = False,
         strong_labels: float = 0.0,
+        mix: float = 0.0,
     ) -> None:
         super().__init__()
         rows = batch * ratio if wants.weak else 0
@@ -81,6 +83,8 @@ class Feed(nn.Module):
         self.weak = weak
         self.strong = strong
         self.hardened = min(round(strong_labels * batch), batch - 1)  # labelled rows in strong views, the last ones
+        strong_rows = rows if wants.second == "strong" else 0
+        self.mixed = min(round(mix * strong_rows), max(0, strong_rows - 1))  # those with another in them, the last ones
         self.second = weak if wants.second == "weak" else strong
         self.images = split.train.is_images
         self.normalise = Normalise(split.mean, split.std, images=self.images)
@@ -120,9 +124,14 @@ class Feed(nn.Module):
             if len(samples) > seen:
                 second = between(second, samples[seen:], random.fold(key, NEIGHBOUR))
             x_s = self._view(self.second, second, random.fold(key, SECOND))
+        kept = self.normalise.mean.new_zeros(0)
+        if self.mixed:
+            whole, others = x_s[-self.mixed :], x_s.roll(1, 0)[-self.mixed :]
+            mixed, kept = resize_mix(whole, others, random.fold(key, MIX))
+            x_s = _laid_out(torch.cat([x_s[: -self.mixed], mixed]))
         y_l = self.targets[place_l]
         y_weak = y_l[: len(y_l) - self.hardened]
-        return Views(x_l, y_l, x_w, x_s, index, step, random.fold(key, METHOD), y_weak)
+        return Views(x_l, y_l, x_w, x_s, index, step, random.fold(key, METHOD), y_weak, kept)
 
     def _view(self, policy: Policy, samples: Tensor, key: Tensor) -> Tensor:
         """Images are augmented as bytes, vectors once they are standardised: noise then suits every feature."""
@@ -133,8 +142,12 @@ class Feed(nn.Module):
             raise InputError(_what_came(policy, given, seen))
         if not self.images:
             return seen
-        x = self.normalise(seen)
-        return x.contiguous(memory_format=torch.channels_last) if x.is_cuda else x
+        return _laid_out(self.normalise(seen))
+
+
+def _laid_out(images: Tensor) -> Tensor:
+    """As a network on a GPU wants them."""
+    return images.contiguous(memory_format=torch.channels_last) if images.is_cuda else images
 
 
 def require_two_arguments(place: str, policy: Policy) -> None:

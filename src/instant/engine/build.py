@@ -107,6 +107,8 @@ def build_program(
             if built.wants.parts:
                 policies = Part(mirror), Part(mirror)
 
+    if recipe.mix:
+        _refuse_mixing(recipe, built, split)
     learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
     if device.type == "cuda" and split.train.is_images:
         learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -126,6 +128,7 @@ def build_program(
         near=near,
         streamed=too_large is not None,
         strong_labels=recipe.strong_labels,
+        mix=recipe.mix,
     ).to(device)
     feed.note = too_large
     meter = Meter(split.oracle, classes).to(device)
@@ -152,6 +155,16 @@ def build_program(
         way=choose_way(recipe.step, device),
         pretrained=report,
     )
+
+
+def _refuse_mixing(recipe: Recipe, method: Method, split: Split) -> None:
+    if not split.train.is_images:
+        raise InputError(f"mix={recipe.mix} is for images, and {split.source} has vectors; leave it out.")
+    if not method.takes_mixed:
+        raise InputError(
+            f"mix={recipe.mix} makes strong views of two images, and method={recipe.method} does not learn from such; "
+            "set mix=0."
+        )
 
 
 def why_streamed(memory: float | None, split: Split, device: torch.device) -> str | None:

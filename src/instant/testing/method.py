@@ -67,6 +67,7 @@ def make_views(method: Method, *, step: int = STEPS - 1, seed: int = 0) -> Views
         step=torch.tensor(step),
         key=random.fold(key, 5),
         y_weak=y_l,
+        kept=torch.ones(0),
     )
 
 
