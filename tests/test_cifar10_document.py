@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "InstanT": "instant",
+    "InstanT, no mixing": "unmixed",
     "InstanT, SGD at 0.03": "sgd",
     "InstanT, SGD at 0.1, longer": "longer",
     "InstanT, SGD at 0.1, shorter": "shorter",
@@ -95,6 +96,32 @@ def test_the_optimizers_are_compared_as_they_were_tried() -> None:
         last = known.get((names[name], 16000))
         assert used == (f"{100 * float(last['utilisation']):.1f} %" if last else "")
         assert right == (f"{100 * float(last['pseudo_label_accuracy']):.1f} %" if last else "")
+
+
+def test_mixing_is_compared_as_it_was_tried_and_as_it_ended() -> None:
+    names = {"0": "250 labels again", "0.5": "250 labels, mix 0.5", "0.8": "250 labels, mix 0.8"}
+    known = {(row["trial"], int(row["step"])): row for row in _rows("cifar10_40-trials.csv")}
+    table = _table("| mix |")
+    assert {share for share, *_ in table} == set(names)
+    for share, *cells, used, right in table:
+        for step, cell in zip((2000, 4000, 8000, 12000, 16000), cells, strict=True):
+            row = known[names[share], step]
+            assert cell.strip("*") == f"{100 * float(row['validation_accuracy']):.1f} %", (share, step)
+        last = known[names[share], 16000]
+        assert used == f"{100 * float(last['utilisation']):.1f} %"
+        assert right == f"{100 * float(last['pseudo_label_accuracy']):.1f} %"
+
+    runs = {(_run(row), row["step"]): row for row in _rows()}
+    ends = _table("| step | mixing, seed 0 |")
+    assert len(ends) == 4
+    for step, *cells in ends:
+        for run, three in (
+            (("instant", "features", "usb", "0"), cells[:3]),
+            (("unmixed", "features", "usb", "2"), cells[3:]),
+        ):
+            row = runs[run, step.replace(",", "")]
+            columns = (("accuracy", 2), ("utilisation", 1), ("pseudo_label_accuracy", 1))
+            assert three == [f"{100 * float(row[name]):.{digits}f}" for name, digits in columns], (run, step)
 
 
 def test_the_readme_has_every_result_of_instant() -> None:
