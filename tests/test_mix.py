@@ -19,6 +19,7 @@ from torch import Tensor
 from instant import random, recipes
 from instant.algorithms import METHODS
 from instant.augment.mix import paste, resize_mix
+from instant.config import Recipe
 from instant.data.sources import arrays
 from instant.data.split import make_split
 from instant.engine.build import build_program
@@ -28,13 +29,14 @@ from instant.errors import InputError
 from instant.fairness import Fairness
 from instant.match import Match
 from instant.methods import build_method
-from instant.rules import Fixed
+from instant.report.baseline import baseline_recipe, train_baseline
+from instant.rules import Fixed, InstanceDependent, Rule
 from instant.run import Run
 from instant.testing import no_waiting
 from instant.testing.method import make_learner, make_views
 from instant.testing.shared import close
-from instant.transition import DualT, Transitions
-from instant.types import Wants
+from instant.transition import DualT, TransitionHead, Transitions
+from instant.types import Evidence, Method, MethodFunction, Network, Output, Selection, State, Views, Wants
 
 LOG = math.log
 
@@ -111,6 +113,16 @@ def test_some_strong_views_have_the_one_before_in_them_and_nothing_else_changes(
             assert float((pixels == own[row]).float().mean()) == pytest.approx(kept)
 
 
+def test_the_smaller_one_is_a_strong_view_too_and_lies_elsewhere_in_every_step() -> None:
+    def turned(samples: Tensor, key: Tensor) -> Tensor:
+        return 255 - samples
+
+    feed = make_feed(numbered(), strong=turned, mix=0.5)
+    first, later = at(feed, 0), at(feed, 3)
+    assert float(first.x_s.min()) >= 255 - 60
+    assert not torch.equal(first.kept, later.kept)
+
+
 def test_one_strong_view_stays_whole_and_none_is_mixed_where_none_is_wanted() -> None:
     assert len(at(make_feed(numbered(), mix=0.99), 0).kept) == 11
     assert len(at(make_feed(numbered(), mix=0.5, wants=Wants(weak=False, second="none")), 0).kept) == 0
@@ -138,6 +150,24 @@ def test_a_view_of_two_samples_learns_both_labels_if_both_count() -> None:
     assert float(out.loss) == pytest.approx(SUPERVISED + (third + fourth) / 4, rel=1e-5)
 
 
+class Halves(Rule):
+    """Weights .5 and .8."""
+
+    def forward(self, seen: Evidence) -> tuple[Selection, State]:
+        return Selection(torch.tensor([0.5, 0.8]), torch.zeros(2)), {}
+
+
+def test_weights_are_multiplied_and_soft_targets_stay_soft() -> None:
+    given = views([[0.6, 0.4]], [0], [[0.96, 0.04], [0.1, 0.9]], [[0.7, 0.3], [0.2, 0.8]])
+    given = given._replace(kept=torch.tensor([0.75]))
+    soft = Match(Halves(), target=lambda probs, seen: probs)
+    own = -0.1 * LOG(0.2) - 0.9 * LOG(0.8)
+    other = -0.96 * LOG(0.2) - 0.04 * LOG(0.8)
+    first = -0.96 * LOG(0.7) - 0.04 * LOG(0.3)
+    expected = (0.5 * first + 0.5 * 0.8 * (0.75 * own + 0.25 * other)) / 2
+    assert float(run(soft, given).metrics["loss_unsupervised"]) == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_corrected_loss_takes_each_label_through_its_own_column() -> None:
     """DualT starts with .95 twice: T = [[.905, .095], [.095, .905]]."""
     stay = 0.95**2 + 0.05**2
@@ -161,12 +191,73 @@ def test_what_is_seen_in_a_view_of_two_is_not_said_of_one() -> None:
     counts = "transitions.estimator.counts"
     torch.testing.assert_close(run(method, mixed).state[counts], run(method, alone).state[counts])
 
-    fair = Match(Fixed(0.5), fairness=Fairness(2, weight=1.0))
+    fair = Match(Fixed(0.5), fairness=Fairness(2, weight=1.0, momentum=0.0))
     changed = mixed._replace(x_s=torch.tensor([[0.7, 0.3], [0.1, 0.9]]).log())
     assert float(run(fair, mixed).metrics["loss_fairness"]) == float(run(fair, changed).metrics["loss_fairness"])
+    mean = torch.tensor([0.96 + 0.03, 0.04 + 0.97]) / 2
+    torch.testing.assert_close(run(fair, mixed).state["fairness.model"], mean)  # of all weak views
+
+
+def test_t_is_not_fitted_on_views_of_two() -> None:
+    """The second sample is the surer one; its second view calls it otherwise, but has the first in it."""
+
+    class Strict(TransitionHead):
+        def loss(self, matrix: Tensor, y: Tensor, predicted: Tensor, weight: Tensor | None = None) -> Tensor:
+            assert len(matrix) == len(y) == len(predicted)
+            return super().loss(matrix, y, predicted, weight)
+
+    estimator = Strict(2, 2)
+    torch.nn.init.ones_(estimator.linear.weight[0])
+    method = Match(InstanceDependent(Fixed(0.4)), transitions=Transitions(estimator, confident=0.5))
+    given = views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.99, 0.01], [0.2, 0.8]], [[0.7, 0.3], [0.2, 0.8], [0.1, 0.9]])
+    mixed = given._replace(kept=torch.tensor([0.5, 0.5]))
+    alone = given._replace(x_w=given.x_w[:1], x_s=given.x_s[:1], index=given.index[:1])
+    found = run(method, mixed).metrics["loss_transition"]
+    torch.testing.assert_close(found, run(method, alone).metrics["loss_transition"])
+    assert not torch.allclose(found, run(method, given).metrics["loss_transition"])
 
 
 # --- the setting ------------------------------------------------------------------------------------------------------
+
+
+class Own(Match):
+    """Does not know that views may be of two samples."""
+
+    def forward(self, model: Network, teacher: Network, views: Views) -> Output:
+        assert not len(views.kept)
+        return super().forward(model, teacher, views)
+
+
+class Weak(Method):
+    wants = Wants(second="weak")
+    takes_mixed = True
+
+
+@pytest.mark.parametrize(
+    "method", [lambda p: Own(Fixed(0.5)), lambda p: Weak(), lambda p: Match(Fixed(0.5), wants=Wants(second="weak"))]
+)
+def test_a_method_of_ones_own_is_asked_first(method: MethodFunction) -> None:
+    recipe, split = small(mix="0.5")
+    with pytest.raises(InputError, match="does not learn from such; set mix=0"):
+        build_program(recipe, split, method=method)
+
+
+def test_the_recipe_does_not_mix_for_a_method_of_ones_own() -> None:
+    assert recipes.fast_cifar10(method="own:mine").mix == 0
+
+
+def test_a_share_that_is_no_view_is_refused() -> None:
+    recipe, split = small(mix="0.01")
+    with pytest.raises(InputError, match=r"mix=0\.01 of the 16 strong views of a step is none of them; raise mix"):
+        build_program(recipe, split)
+
+
+def test_the_baseline_of_a_run_that_mixes(tmp_path: Path) -> None:
+    recipe, split = small(mix="0.5")
+    run = Run(tmp_path / "run")
+    fit(recipe, split, run=run)
+    assert train_baseline(run, split).finished
+    assert baseline_recipe(Recipe.from_json(recipes.fast_cifar10().to_json())).mix == 0
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -185,7 +276,7 @@ def test_a_method_takes_views_of_two_if_and_only_if_it_has_strong_ones(method: s
 def test_vectors_are_not_mixed() -> None:
     split = make_split(arrays(np.eye(8, dtype=np.float32), [0, 1] * 4), labels=2)
     recipe = recipes.vectors().override({"mix": 0.5, "batch": 2, "ratio": 2})
-    with pytest.raises(InputError, match=r"mix=0\.5 is for images, and arrays has vectors; leave it out"):
+    with pytest.raises(InputError, match="mix= is for images, and arrays has vectors; leave it out"):
         build_program(recipe, split)
 
 

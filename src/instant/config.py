@@ -62,7 +62,7 @@ class Recipe:
     operations: Annotated[int, "strong views of an image: through how many of the 14 operations each goes"] = 3
     mirror: Annotated[bool | None, "may a view be mirrored, left to right? none: as the source says"] = None
 
-    mix: Annotated[float, "share of the strong views of images with a small copy of another one in them"] = 0.0
+    mix: Annotated[float, "share of the strong views of images that have another one, made smaller, in them"] = 0.0
 
     noise: Annotated[
         float, "weak views of a vector: deviation of the noise, in standardised features; strong: 2.5 x"

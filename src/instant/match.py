@@ -61,7 +61,7 @@ class Match(Method):
         own_decay: float = 0.0,
     ) -> None:
         super().__init__()
-        self.takes_mixed = wants.second == "strong"
+        self.takes_mixed = wants.second == "strong" and type(self).forward is Match.forward
         if transitions is not None and (loss is not cross_entropy or not align_labels):
             given = "loss" if loss is not cross_entropy else "align_labels"
             raise InputError(f"Match(transitions=...) has a loss of its own, for aligned labels; leave out {given}.")
@@ -126,8 +126,7 @@ class Match(Method):
         if self.transitions is not None and matrix is not None:
             above = confidence - selection.threshold
             sight = Sight(raw[:alone], student[:alone].detach().argmax(1), label[:alone], above[:alone])
-            rows = matrix if matrix.ndim == 2 else matrix[: calm + alone]
-            own_loss, moved = self.transitions.fit(rows, views.y_weak, probs_l.argmax(1), sight, views.step)
+            own_loss, moved = self.transitions.fit(matrix, views.y_weak, probs_l.argmax(1), sight, views.step)
             state |= _named("transitions.estimator", moved)
             metrics["loss_transition"] = own_loss
             total = total + own_loss
@@ -144,17 +143,17 @@ class Match(Method):
         self, student: Tensor, target: Tensor, column: Tensor | None, weight: Tensor, views: Views
     ) -> Tensor:
         """(B,) losses of the rows that count. A view of two samples learns both targets by its shares, if both do."""
-        losses = weight * self._loss(student, target, column, views.step)
+        losses = self._loss(student, target, column, views.step)
         mixed = len(views.kept)
         if not mixed:
-            return losses
+            return weight * losses
 
         def other(rows: Tensor) -> Tensor:
             return rows.roll(1, 0)[-mixed:]
 
         their = self._loss(student[-mixed:], other(target), None if column is None else other(column), views.step)
-        own = views.kept * losses[-mixed:] * other(weight)
-        return torch.cat([losses[:-mixed], own + (1 - views.kept) * weight[-mixed:] * other(weight) * their])
+        both = weight[-mixed:] * other(weight)
+        return torch.cat([(weight * losses)[:-mixed], both * their.lerp(losses[-mixed:], views.kept)])
 
     def _loss(self, logits: Tensor, target: Tensor, column: Tensor | None, step: Tensor) -> Tensor:
         if self.transitions is not None and column is not None:

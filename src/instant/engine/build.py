@@ -13,7 +13,7 @@ from instant.augment import Part, for_images, for_vectors
 from instant.backbones import Backbone, BackboneFunction, build, load_pretrained
 from instant.backbones.base import set_seed
 from instant.backbones.registry import without_weights
-from instant.config import Recipe
+from instant.config import Recipe, refuse_ignored
 from instant.data.feed import Feed, Policy
 from instant.data.folder.read import OWN, read_again
 from instant.data.neighbours import neighbours
@@ -130,6 +130,11 @@ def build_program(
         strong_labels=recipe.strong_labels,
         mix=recipe.mix,
     ).to(device)
+    if recipe.mix and not feed.mixed:
+        raise InputError(
+            f"mix={recipe.mix} of the {recipe.batch * recipe.ratio} strong views of a step is none of them; raise mix, "
+            "batch or ratio, or set mix=0."
+        )
     feed.note = too_large
     meter = Meter(split.oracle, classes).to(device)
     optimizers = [build_optimizer(learner.model, recipe.optim)]
@@ -158,9 +163,8 @@ def build_program(
 
 
 def _refuse_mixing(recipe: Recipe, method: Method, split: Split) -> None:
-    if not split.train.is_images:
-        raise InputError(f"mix={recipe.mix} is for images, and {split.source} has vectors; leave it out.")
-    if not method.takes_mixed:
+    refuse_ignored(["mix"], split.source, images=split.train.is_images)
+    if not method.takes_mixed or method.wants.second != "strong":
         raise InputError(
             f"mix={recipe.mix} makes strong views of two images, and method={recipe.method} does not learn from such; "
             "set mix=0."

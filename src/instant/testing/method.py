@@ -114,9 +114,11 @@ def check_method(
         for one in (restored, again):
             commit(one.method, expected[0].state)
 
-    twin = copy.deepcopy(learner)
-    with in_one_sentence(name), no_waiting(name):
-        twin(views).loss.backward()
+    mixed = views._replace(kept=torch.full((ROWS // 2 if learner.method.takes_mixed else 0,), 0.7))
+    for given in (views, mixed):
+        twin = copy.deepcopy(learner)
+        with in_one_sentence(name), no_waiting(name):
+            twin(given).loss.backward()
     if compiled:
         _check_compiled(method, views, output, gradients, name, atol, options)
     if learns is not None:

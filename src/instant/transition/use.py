@@ -52,13 +52,13 @@ class Transitions(nn.Module):
         loss = self.estimator.penalty(matrix)
         if not self.labelled:
             return loss, state
-        if not self.confident:
-            rows = matrix if matrix.ndim == 2 else matrix[: len(y_l)]
-            return loss + self.estimator.loss(rows, y_l, predicted_l), state
-        joins = well_above(sight.above, self.confident) * (step >= self.from_step)
-        weight = torch.cat([joins.new_ones(len(y_l)), joins])
-        y, predicted = torch.cat([y_l, sight.label]), torch.cat([predicted_l, sight.other])
-        return loss + self.estimator.loss(matrix, y, predicted, weight), state
+        y, predicted, weight = y_l, predicted_l, None
+        if self.confident:
+            joins = well_above(sight.above, self.confident) * (step >= self.from_step)
+            weight = torch.cat([joins.new_ones(len(y_l)), joins])
+            y, predicted = torch.cat([y_l, sight.label]), torch.cat([predicted_l, sight.other])
+        rows = matrix if matrix.ndim == 2 else matrix[: len(y)]
+        return loss + self.estimator.loss(rows, y, predicted, weight), state
 
     def consistency(self, logits_s: Tensor, column: Tensor, target: Tensor, step: Tensor) -> Tensor:
         """The consistency loss per row, forward-corrected once the warm-up is over."""
