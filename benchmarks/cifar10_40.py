@@ -66,9 +66,9 @@ COLUMNS = [
 TRIAL_COLUMNS = ["trial", "step", "validation_accuracy", *(name for name in COLUMNS[6:] if name not in BY_CLASS)]
 SETTINGS = {  # a row of the figure each: which images are labelled, and what the network starts from
     ("usb", "features", "shared"): "features first,\nUSB's labels",
-    ("usb", "short"): "the same features,\nUSB's labels",
-    ("usb", "scratch"): "from scratch,\nUSB's labels",
-    ("seeded", "scratch"): "from scratch,\nother labels",
+    ("usb", "short"): "the same features, no\nmixing, USB's labels",
+    ("usb", "scratch"): "from scratch, no\nmixing, USB's labels",
+    ("seeded", "scratch"): "from scratch, no\nmixing, other labels",
 }
 
 

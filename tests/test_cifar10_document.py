@@ -111,17 +111,16 @@ def test_mixing_is_compared_as_it_was_tried_and_as_it_ended() -> None:
         assert used == f"{100 * float(last['utilisation']):.1f} %"
         assert right == f"{100 * float(last['pseudo_label_accuracy']):.1f} %"
 
-    runs = {(_run(row), row["step"]): row for row in _rows()}
-    ends = _table("| step | mixing, seed 0 |")
-    assert len(ends) == 4
-    for step, *cells in ends:
-        for run, three in (
-            (("instant", "features", "usb", "0"), cells[:3]),
-            (("unmixed", "features", "usb", "2"), cells[3:]),
-        ):
-            row = runs[run, step.replace(",", "")]
+    known = {(_run(row), int(row["step"])): row for row in _rows()}
+    ends = _table("| steps before the end | mixing, Muon, seed 0 |")
+    assert len(ends) == 7
+    runs = ("instant", "features", "usb", "0"), ("unmixed", "features", "usb", "2"), ("longer", "shared", "usb", "0")
+    for before, *cells in ends:
+        for number, run in enumerate(runs):
+            row = known[run, max(step for name, step in known if name == run) - int(before.replace(",", ""))]
             columns = (("accuracy", 2), ("utilisation", 1), ("pseudo_label_accuracy", 1))
-            assert three == [f"{100 * float(row[name]):.{digits}f}" for name, digits in columns], (run, step)
+            found = [f"{100 * float(row[name]):.{digits}f}" for name, digits in columns]
+            assert cells[3 * number : 3 * number + 3] == found, (run, before)
 
 
 def test_the_readme_has_every_result_of_instant() -> None:
