@@ -17,6 +17,7 @@ from scipy.stats import t as student
 
 from instant.cli import main
 from instant.compare import Comparison, Failure, Result, compare_methods
+from instant.compare.plan import make_plan
 from instant.compare.results import require_same_labels
 from instant.compare.statistics import Mean, beyond_luck, mean_of, paired, verdict
 from instant.errors import InputError
@@ -446,6 +447,9 @@ def test_files_of_ones_own(tmp_path: Path, capsys: Capture) -> None:
     asked[asked.index("0,1")] = "0,1,2"
     assert main(asked) == 2
     assert "have changed since it was begun" in capsys.readouterr().err
+    np.save(tmp_path / "y.npy", np.where(np.arange(120) < 10, truth, -1))  # too few to hold any out
+    assert main(asked) == 2
+    assert "was begun with validation=8, not 0 (chosen from the data: its labels or" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("home")
@@ -457,3 +461,23 @@ def test_that_accuracies_will_not_be_known_is_said_before_training(tmp_path: Pat
     before, _, after = capsys.readouterr().out.partition("run 1 of 2")
     assert "Warning: no labels are held out, so accuracies will not be known." in before
     assert "so accuracy is not known" in after
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"methods": "instant"}, r"methods='instant' must be a list of names"),
+        ({"seeds": 3}, r"seeds=3 must be a list of whole numbers"),
+        ({"seeds": [0.5]}, r"seeds=\[0.5\] must be a list of whole numbers"),
+    ],
+)
+def test_arguments_in_python_are_sentences(given: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    usual: dict[str, Any] = {"methods": ["instant"], "seeds": [0]}
+    with pytest.raises(InputError, match=sentence):
+        make_plan("digits", {"steps": "2"}, out=tmp_path, **usual | given)
+
+
+def test_seeds_may_be_an_array_and_labels_a_name(tmp_path: Path) -> None:
+    assert make_plan("digits", {"steps": "2"}, methods=["instant"], seeds=np.arange(2), out=tmp_path).seeds == (0, 1)
+    with pytest.raises(InputError, match=r"labels\.csv"):
+        make_plan(str(tmp_path), {}, methods=["instant"], seeds=[0], out=tmp_path, labels="labels.csv")

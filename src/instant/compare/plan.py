@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from instant.choose import Choice, prepare
 from instant.config import Recipe
 from instant.data.folder.problems import Flaw
+from instant.data.folder.read import OWN
 from instant.data.source import Source
 from instant.errors import InputError
 from instant.jobs import folder_name, names_own_files
@@ -57,9 +59,16 @@ def make_plan(
     methods: Sequence[str],
     seeds: Sequence[int],
     out: Path,
-    labels: Path | None = None,
+    labels: str | Path | None = None,
 ) -> Plan:
     """The runs of `instant train SOURCE key=value ...` with every method and seed; a sentence where one cannot be."""
+    if isinstance(methods, str):
+        raise InputError(f"methods={methods!r} must be a list of names, as in methods=['instant', 'uda'].")
+    try:
+        seeds = [operator.index(seed) for seed in seeds]
+    except TypeError:
+        raise InputError(f"seeds={seeds!r} must be a list of whole numbers, as in seeds=[0, 1, 2].") from None
+    labels = None if labels is None else Path(labels)
     for setting, option in (("method", "--methods"), ("seed", "--seeds")):
         if setting in settings:
             raise InputError(f"{setting}={settings[setting]} is for compare to set; write {option} instead.")
@@ -98,7 +107,7 @@ def make_plan(
     )
     require_ours(out, entries)
     for entry in entries:
-        require_same_settings(entry)
+        require_same_settings(entry, settings)
     return Plan(
         source=source,
         methods=tuple(methods),
@@ -160,9 +169,12 @@ def _names_of(run: Run) -> Iterator[str]:
         yield folder_name(recipe.method, recipe.seed)
 
 
-def require_same_settings(entry: Entry) -> None:
+def require_same_settings(entry: Entry, settings: Mapping[str, str]) -> None:
     """A run that is there was begun with these settings, or it would be compared with others under their name."""
     run = entry.run
     if run.exists and (name := run.differs(entry.recipe)) is not None:
         began, now = (recipe.leaves().get(name) for recipe in (run.recipe(), entry.recipe))
-        raise InputError(f"{run} was begun with {name}={began}, not {now}; give that again, or another --out.")
+        why = ""
+        if entry.recipe.source == OWN and name not in settings:
+            why = " (chosen from the data: its labels or files have changed since, or what is given with them)"
+        raise InputError(f"{run} was begun with {name}={began}, not {now}{why}; give that again, or another --out.")

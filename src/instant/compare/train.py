@@ -27,7 +27,7 @@ def compare_methods(
     methods: Sequence[str],
     seeds: Sequence[int],
     out: str | Path,
-    labels: Path | None = None,
+    labels: str | Path | None = None,
     console: Console | None = None,
 ) -> Comparison:
     """Train every method with every seed, into folders of `out`, and compare them; what is finished is left as it is.
