@@ -60,13 +60,33 @@ def test_features_that_float32_rounds_away_are_named():
         1.7e9 + 1e5 * np.arange(64.0)[:, None],  # 128 is little of what it varies by
         1.7e9 + 128 * np.arange(64.0)[:, None],  # 128 divides all of them
         np.where(np.arange(64) < 1, 0, 1.7e9 + 20 * np.arange(64))[:, None],  # so far apart that 20 is nothing
-        1e-50 * np.arange(64.0)[:, None],  # too near to 0, not too far from it
+        np.c_[1e-50 * np.arange(64.0), np.arange(64.0)],  # one is too near to 0, and the other is not
         (1.7e9 + 20 * np.arange(64.0)[:, None]).astype(np.float32),  # rounded before it came here
     ],
 )
 def test_features_that_float32_holds_well_enough(x):
     y = np.arange(64) % 2
     np.testing.assert_array_equal(arrays(x, y).train.samples, x.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("x", "sentence"),
+    [
+        (1e-40 * np.arange(8.0)[:, None], "x: all columns vary by less than 1e-36, .* Multiply them by a power of ten"),
+        (1e39 * np.arange(8.0)[:, None], r"x: row 1, column 0 is 1e\+39, more than float32 holds. Divide that column"),
+        (np.ma.masked_array(np.eye(8), np.eye(8) == 1), "x: 8 values are masked; fill them in first"),
+    ],
+)
+def test_features_that_float32_does_not_hold_or_that_are_hidden(x: np.ndarray, sentence: str):
+    with pytest.raises(InputError, match=sentence):
+        arrays(x, np.arange(8) % 2)
+
+
+@pytest.mark.parametrize("gap", ["-1.0", "NaN", "NaT", " nan "])
+def test_gaps_made_text_are_no_class(gap: str):
+    with pytest.raises(InputError, match=f"y: '{gap}' stands among names as text"):
+        arrays(np.eye(4), ["a", "b", gap, "a"])
+    assert arrays(np.eye(4), ["a", "b", " ", "a"]).targets.tolist() == [0, 1, -1, 0]
 
 
 def test_test_samples_may_be_closer_together_than_float32_tells():
@@ -82,8 +102,8 @@ def test_statistics_of_vectors_and_constant_features():
     constant = np.full((1001, 1), 0.1)
     assert constant.std() != 0, "rounding alone: to divide by this would make noise of a constant"
     assert arrays(constant, [0] * 1001).std == (1.0,)
-    faint = arrays([[0.0], [1e-40]], [0, 1])  # the reciprocal of its deviation is more than float32 holds
-    assert faint.std == (1.0,)
+    faint = arrays([[0.0, 1.0], [1e-40, 3.0]], [0, 1])  # the reciprocal of its deviation is more than float32 holds
+    assert faint.std == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +234,7 @@ RAGGED = [np.zeros((5, 6), np.uint8), np.zeros((5, 6), np.uint8), np.zeros((5, 7
     ("arguments", "sentence"),
     [
         ({"x": holed(NAN)}, "x: row 1, column 1 is nan, expected a finite number"),
-        ({"x": holed(1e300)}, r"x: row 1, column 1 is 1e\+300, expected a finite number within float32"),
+        ({"x": holed(1e300)}, r"x: row 1, column 1 is 1e\+300, more than float32 holds"),
         ({"x": VECTORS.astype(complex)}, "x: expected vectors of real numbers, got complex128"),
         ({"x": np.array([["a", 1], ["b", 2], ["c", 3]], object)}, "x: expected numbers only"),
         ({"x": RAGGED}, r"x: row 2 has shape \(5, 7\), expected \(5, 6\) as in row 0"),

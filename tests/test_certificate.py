@@ -233,6 +233,20 @@ def test_gaps_that_became_text_are_refused() -> None:
     assert certify(["nan"] * 60, ["nan"] * 60).checked == 60  # a class may be called so
 
 
+@pytest.mark.parametrize("gap", ["-1.0", "NaN", "NaT"])
+def test_gaps_of_any_spelling_are_refused(gap: str) -> None:
+    with pytest.raises(InputError, match=f"'{gap}' stands among names as text"):
+        certify(["a"] * 100, ["a"] * 60 + [gap] * 40)
+
+
+def test_a_name_in_another_spelling_is_no_error_of_the_classifier() -> None:
+    for other in ("cat", "Cat "):
+        with pytest.raises(
+            InputError, match=f"'{other}' would count as another class than 'Cat' in accepted; spell it"
+        ):
+            certify(["Cat"] * 60, ["Cat"] * 50 + [other] * 10)
+
+
 def test_what_is_masked_was_not_checked() -> None:
     masked = np.ma.masked_array(np.zeros(100, int), mask=np.arange(100) >= 60)
     assert certify(np.zeros(100, int), masked).checked == 60

@@ -130,3 +130,16 @@ def test_the_last_to_leave_brings_back_the_default_dtype() -> None:
         assert torch.get_default_dtype() == torch.float32
         last.__exit__(None, None, None)
         assert torch.get_default_dtype() == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("X", "sentence"),
+    [
+        (np.ma.masked_array(np.ones((8, 2)), np.eye(8, 2) == 1), "X: 2 values are masked; fill them in first"),
+        (np.where(np.eye(8, 2) == 1, np.datetime64("NaT"), np.datetime64("2026-01-01")), "X contains NaT, a time that"),
+    ],
+    ids=["masked", "NaT"],
+)
+def test_what_is_hidden_or_unknown_in_x_is_refused(X: np.ndarray, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        InstanTClassifier(steps=5).fit(X, [0, 1] * 4)

@@ -106,10 +106,14 @@ def test_classes_are_of_the_kind_of_the_labels(kind: str, classes: list[Any]) ->
     assert model.score(x, y) > 0.9
 
 
-@pytest.mark.parametrize("mark", ["-1", "nan", "None", "<NA>"])
+@pytest.mark.parametrize("mark", ["-1", "-1.0", "nan", "NaN", "NaT", "None", "<NA>", " nan"])
 def test_a_gap_that_became_text_is_no_class(mark: str) -> None:
     with pytest.raises(ValueError, match=f"y: '{mark}' stands among names as text; put '' or None"):
         read_given(np.array(["cat", mark, "dog"]))
+
+
+def test_a_cell_of_spaces_is_empty() -> None:
+    assert read_given(["cat", " ", "dog", "\t"]).known.tolist() == [True, False, True, False]
 
 
 def test_one_label_a_class_is_no_regression() -> None:

@@ -11,7 +11,7 @@ import torch
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from instant.data.sources.labels import MADE_TEXT, one_by_one
+from instant.data.sources.labels import made_text, one_by_one
 
 
 class Given(NamedTuple):
@@ -46,9 +46,9 @@ def read_given(y: Any) -> Given:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The number of unique classes")  # one label a class is no regression
         check_classification_targets(found)
-    if found.dtype.kind == "U" and (odd := np.intersect1d(found, MADE_TEXT)).size:
+    if found.dtype.kind == "U" and (odd := made_text(found)):
         raise ValueError(
-            f"y: {str(odd[0])!r} stands among names as text; put '' or None where a label is not known, or give the "
+            f"y: {odd[0]!r} stands among names as text; put '' or None where a label is not known, or give the "
             "class another name."
         )
     return Given(labels, known)
@@ -78,6 +78,6 @@ def _missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas' own
         return True
     if isinstance(value, str | bytes):
-        return not value
+        return not value.strip()
     # Real is also what numpy's scalars are, of which list(y) is full
     return isinstance(value, Real) and not isinstance(value, bool) and bool(value != value or value == -1)

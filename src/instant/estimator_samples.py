@@ -18,11 +18,16 @@ def read_samples(X: Any, owner: Any, *, reset: bool) -> np.ndarray:
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu()
         X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+    if isinstance(X, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(X).sum())):
+        raise ValueError(f"X: {hidden:,} values are masked; fill them in first, or drop their rows.")
     least = 2 if reset else 1
     try:
-        dimensions = 2 if hasattr(X, "toarray") else np.asarray(X).ndim
+        seen = None if hasattr(X, "toarray") else np.asarray(X)
     except ValueError:
         raise ValueError("X: its rows differ in shape; bring all samples to one size first.") from None
+    dimensions = 2 if seen is None else seen.ndim
+    if seen is not None and seen.dtype.kind in "mM" and np.isnat(seen).any():
+        raise ValueError("X contains NaT, a time that is not known; fill it in first, or drop its row.")
     if dimensions not in (3, 4):
         return validate_data(owner, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least)
     images = check_array(X, allow_nd=True, ensure_min_samples=least, estimator=owner, input_name="X")

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, hypergeom
 
-from instant.data.sources.labels import MADE_TEXT, Labels, read_labels
+from instant.data.folder.labels import class_alike
+from instant.data.sources.labels import Labels, made_text, read_labels
 from instant.errors import InputError
 from instant.labelling.probabilities import as_array
 
@@ -255,9 +256,19 @@ def _read(accepted: Any, checked_labels: Any) -> tuple[Labels, Labels]:
             f"checked_labels: expected class {kinds[given.are_names]} as in accepted, got class "
             f"{kinds[truth.are_names]}. Use the same for both."
         )
-    odd = sorted(set(MADE_TEXT).intersection(truth.values[truth.known].tolist()).difference(given.values.tolist()))
-    if odd:
-        raise InputError(f"checked_labels: {odd[0]!r} stands among names as text; put '' or None where nobody looked.")
+    if given.are_names:
+        accepted_names = sorted(set(given.values.tolist()))
+        new = sorted(set(truth.values[truth.known].tolist()).difference(accepted_names))
+        if odd := made_text(new):
+            raise InputError(
+                f"checked_labels: {odd[0]!r} stands among names as text; put '' or None where nobody looked."
+            )
+        for name in new:
+            if alike := [one for one in accepted_names if class_alike(one) == class_alike(name)]:
+                raise InputError(
+                    f"checked_labels: {name!r} would count as another class than {alike[0]!r} in accepted; spell it "
+                    "the same."
+                )
     return given, truth
 
 

@@ -14,6 +14,7 @@ from instant.data.store import Store, as_bytes, blocks, not_finite
 from instant.errors import InputError
 
 Channels = Literal["first", "last"]
+TINY = 1e-36  # smaller spans have deviations near float32's smallest number, 1.2e-38, below which it counts as 0
 MANY = 50  # features, from which on they may be pixels or embeddings, all of one unit
 
 
@@ -95,6 +96,8 @@ def _samples(x: Any, what: str, channels: Channels | None) -> np.ndarray:
 def _as_array(x: Any, what: str) -> np.ndarray:
     if hasattr(x, "toarray"):
         raise InputError(f"{what}: expected a dense array, got a sparse one. Pass {what}.toarray() instead.")
+    if isinstance(x, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(x).sum())):
+        raise InputError(f"{what}: {hidden:,} values are masked; fill them in first, or drop their rows.")
     if hasattr(x, "detach"):
         x = x.detach().cpu()
         x = x.float() if x.is_floating_point() and x.element_size() == 2 else x  # numpy does not know bfloat16
@@ -128,6 +131,11 @@ def _vectors(array: np.ndarray, what: str) -> np.ndarray:
         vectors = np.ascontiguousarray(array, dtype=np.float32)
     if (place := not_finite(vectors)) is not None:
         row, column = place
+        if np.isfinite(array[row, column]):
+            raise InputError(
+                f"{what}: row {row}, column {column} is {array[row, column]:g}, more than float32 holds. Divide that "
+                "column by a power of ten, here and in all samples to come."
+            )
         raise InputError(
             f"{what}: row {row}, column {column} is {array[row, column]}, expected a finite number within float32. "
             f"Drop those rows or fill them in first."
@@ -158,8 +166,26 @@ def lost_in_float32(vectors: np.ndarray) -> np.ndarray:
     return lost
 
 
+def _all_too_small(vectors: np.ndarray) -> bool:
+    """Whether features vary, but every one of them by less than float32 computes with.
+
+    >>> _all_too_small(np.array([[1e-40, 1.0], [3e-40, 1.0]])), _all_too_small(np.array([[1e-40, 1.0], [3e-40, 2.0]]))
+    (True, False)
+    """
+    low, high = vectors[0].astype(np.float64), vectors[0].astype(np.float64)
+    for part in blocks(vectors):
+        np.minimum(low, part.min(axis=0), out=low)
+        np.maximum(high, part.max(axis=0), out=high)
+    return bool(0 < (high - low).max() < TINY)
+
+
 def _check_rounding(x: np.ndarray) -> None:
     """Refuse what would be lost: a run has no place for an origin to count new samples from."""
+    if _all_too_small(x):
+        raise InputError(
+            f"x: all columns vary by less than {TINY:g}, which float32 does not tell from a constant. Multiply them by "
+            "a power of ten, here and in all samples to come."
+        )
     if not (lost := np.flatnonzero(lost_in_float32(x))).size:
         return
     column = x[:, lost[0]].astype(np.float64)

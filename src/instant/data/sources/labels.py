@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from instant.errors import InputError, nearest
 
 # What becomes of -1, NaN and None when an array is made text; taken for a class, it would be the largest
-MADE_TEXT = ("-1", "nan", "None", "<NA>")
+MADE_TEXT = ("-1", "-1.0", "nan", "NaN", "None", "<NA>", "NaT")
 
 
 class Labels(NamedTuple):
@@ -23,6 +23,15 @@ class Labels(NamedTuple):
     @property
     def are_names(self) -> bool:
         return self.values.dtype.kind == "U"
+
+
+def made_text(names: Iterable[str]) -> list[str]:
+    """Those of the names that are a gap made text.
+
+    >>> made_text(["cat", "-1.0", " nan"])
+    [' nan', '-1.0']
+    """
+    return sorted({str(name) for name in names if name.strip() in MADE_TEXT})
 
 
 class Classes(NamedTuple):
@@ -99,7 +108,7 @@ def _numbers(array: np.ndarray, what: str) -> Labels:
 
 def _is_missing(value: Any) -> bool:
     if isinstance(value, (str, bytes)):
-        return not value
+        return not value.strip()
     if isinstance(value, Real):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")  # pandas', which we do not import
@@ -115,9 +124,9 @@ def find_classes(labels: Labels, what: str, names: Sequence[str] | None) -> Clas
     values = np.unique(labels.values[labels.known])
     if not values.size:
         raise InputError(f"{what}: no row is labelled. Label at least one row of each class, or pass classes=.")
-    if labels.are_names and (odd := np.intersect1d(values, MADE_TEXT)).size:
+    if labels.are_names and (odd := made_text(values)):
         raise InputError(
-            f"{what}: {str(odd[0])!r} stands among names as text; put '' or None where a label is not known, or name "
+            f"{what}: {odd[0]!r} stands among names as text; put '' or None where a label is not known, or name "
             "every class in classes=."
         )
     return Classes(tuple(str(value) for value in values), values)
