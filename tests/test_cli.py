@@ -512,3 +512,10 @@ def test_names_are_printed_as_they_are(capsys: Capture) -> None:
 )
 def test_an_empty_word_is_no_name(words: list[str], capsys: Capture) -> None:
     assert "a word of the command is empty" in refused(words, capsys)
+
+
+def test_a_run_folder_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "labels.csv").write_text("file,label\n")
+    for force in ([], ["--force"]):
+        sentence = refused(["train", "digits", "steps=2", "--out", str(tmp_path / "labels.csv"), *force], capsys)
+        assert sentence == f"--out {tmp_path / 'labels.csv'} is a file; name a folder for the run."

@@ -19,7 +19,8 @@ from instant.errors import InputError
 from instant.labelling import stream
 from instant.labelling.decisions import decide
 from instant.labelling.formats import choose_format
-from instant.labelling.inputs import open_samples
+from instant.labelling.inputs import as_store, open_samples
+from instant.labelling.model import load
 from instant.labelling.stream import label
 from instant.run import Run
 
@@ -292,3 +293,21 @@ def test_words_that_do_not_fit(finished: Run, tmp_path: Path, capsys: pytest.Cap
         assert sentence in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
     assert choose_format(Path("LABELS.CSV"), None) == "csv"
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "sentence"),
+    [
+        (np.zeros((0, 3)), (3,), r"X: there are no samples, got shape \(0, 3\); give at least one"),
+        (np.array([[0.0, 3.1e300]]), (2,), r"X: row 0, column 1 is 3.1e\+300, more than float32 holds"),
+        (np.zeros((2, 64)), (1, 8, 8), r"expected images of shape \(1, 8, 8\), as the model was trained on"),
+    ],
+)
+def test_samples_that_a_model_cannot_take(given: np.ndarray, shape: tuple[int, ...], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        as_store(given, shape)
+
+
+def test_a_run_is_a_path() -> None:
+    with pytest.raises(InputError, match="run=None must be the path of a run folder"):
+        load(None)  # type: ignore[arg-type]

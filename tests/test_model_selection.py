@@ -122,3 +122,10 @@ def test_one_label_of_a_class_cannot_be_split_in_two() -> None:
         InputError, match=r"class dog has 1 label, and a .* part need at least 2 of every class\. Label more\."
     ):
         list(SemiSupervisedShuffleSplit(2).split(None, ["cat", "cat", "dog", None]))
+
+
+@pytest.mark.parametrize("splitter", [SemiSupervisedKFold(2), SemiSupervisedShuffleSplit(2, test_size=0.5)])
+def test_groups_are_not_kept_together_and_that_is_said(splitter: Any) -> None:
+    y = np.array([0, 0, 1, 1, -1, -1])
+    with pytest.warns(UserWarning, match="groups is ignored: rows of one group may be in both parts"):
+        list(splitter.split(y, y, groups=np.arange(6) // 2))

@@ -220,6 +220,10 @@ def test_the_upper_reference_wants_every_label() -> None:
             "labels=45 is not divisible by the 10 classes; the split takes equally many a class. Ask for 40 or 50.",
         ),
         (
+            {"labels": 1395},
+            "labels=1395 is not divisible by the 10 classes; the split takes equally many a class. Ask for 1390.",
+        ),
+        (
             {"labels": 10, "validation": 3},
             "validation=3 is not divisible by the 10 classes; the split takes equally many a class. Ask for 10.",
         ),

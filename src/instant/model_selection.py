@@ -7,6 +7,7 @@ all: there only the estimator's own `score`, the default, leaves them out.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,6 +47,7 @@ class SemiSupervisedKFold(BaseCrossValidator):
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        _say_ignored(groups)
         values, labelled, unlabelled = _parts(
             X, y, self.n_splits, f"{self.n_splits} folds", "Use fewer folds, or label more."
         )
@@ -68,6 +70,7 @@ class SemiSupervisedShuffleSplit(BaseShuffleSplit):
     """
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        _say_ignored(groups)
         values, labelled, unlabelled = _parts(X, y, 2, "a training and a test part", "Label more.")
         shuffled = StratifiedShuffleSplit(
             self.n_splits,
@@ -76,6 +79,11 @@ class SemiSupervisedShuffleSplit(BaseShuffleSplit):
             random_state=self.random_state,
         )
         return _beside(shuffled.split(values, values), labelled, unlabelled)
+
+
+def _say_ignored(groups: Any) -> None:
+    if groups is not None:
+        warnings.warn("groups is ignored: rows of one group may be in both parts.", UserWarning, stacklevel=3)
 
 
 def _parts(X: Any, y: Any, least: int, what: str, remedy: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

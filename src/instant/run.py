@@ -186,6 +186,8 @@ class Run(RunFiles):
 
     def require_free(self, *, force: bool = False) -> None:
         """Refuse a folder that holds a run, or files that a run would replace, unless with `force`."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"--out {self.path} is a file; name a folder for the run.")
         there = [str(name) for name in FILES if os.path.exists(self.path / name)]
         if not there or force:
             return

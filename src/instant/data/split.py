@@ -140,11 +140,12 @@ def make_split(
         raise InputError(f"seed={seed} must be 0 or more.")
     rng = _generator(draw, seed)
     shuffled = [rng.permutation(members) for members in known]
-    held = _per_class("validation", validation, classes)
+    most = min(len(members) for members in known) * classes
+    held = _per_class("validation", validation, classes, most)
     if labels is None:
         wanted = [len(members) - held for members in shuffled]
     else:
-        wanted = [_per_class("labels", labels, classes)] * classes
+        wanted = [_per_class("labels", labels, classes, most)] * classes
     for k, members in enumerate(shuffled):
         if len(members) == 0:
             raise InputError(
@@ -202,7 +203,7 @@ def _whole(setting: str, value: object) -> int:
         raise InputError(f"{setting}={value!r} must be a whole number.") from None
 
 
-def _per_class(setting: str, total: int, classes: int) -> int:
+def _per_class(setting: str, total: int, classes: int, most: int) -> int:
     total = _whole(setting, total)
     if total < 0 or (setting == "labels" and total < classes):
         raise InputError(
@@ -210,7 +211,7 @@ def _per_class(setting: str, total: int, classes: int) -> int:
         )
     if total % classes:
         below = total // classes * classes
-        choices = f"{below} or {below + classes}" if below else f"{classes}"
+        choices = " or ".join(str(number) for number in (below, below + classes) if 0 < number <= max(most, classes))
         raise InputError(
             f"{setting}={total} is not divisible by the {classes} classes; the split takes equally many a class. "
             f"Ask for {choices}."

@@ -14,7 +14,7 @@ from instant.data.folder.array_file import ARRAYS, SAMPLES, which
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import read_new
 from instant.data.folder.table import TABLES
-from instant.data.store import Store, as_bytes
+from instant.data.store import Store, as_bytes, not_finite
 from instant.errors import InputError
 from instant.labelling.probabilities import as_array
 
@@ -73,10 +73,19 @@ def _read_arrays(path: Path, shape: tuple[int, ...]) -> Store:
 def as_store(x: Any, shape: tuple[int, ...], name: str = "X") -> Store:
     """Images (n, h, w), (n, h, w, c) or (n, c, h, w), uint8 or floats from 0 to 1, or vectors (n, d), as a Store."""
     array = as_array(x, name)
-    if array.ndim == 0 or len(array) == 0 or array.dtype.kind not in "buif":
+    if array.ndim and len(array) == 0:
+        raise InputError(f"{name}: there are no samples, got shape {array.shape}; give at least one.")
+    if array.ndim == 0 or array.dtype.kind not in "buif":
         raise InputError(f"{name}: expected numbers, one sample a row, got {array.dtype} of shape {array.shape}.")
     if len(shape) == 1 and array.shape[1:] == shape:
-        return Store(array if array.dtype == np.float32 else array.astype(np.float32), name)
+        with np.errstate(over="ignore"):
+            vectors = array.astype(np.float32, copy=False)
+        if (place := not_finite(vectors)) is not None and np.isfinite(array[place]):
+            raise InputError(
+                f"{name}: row {place[0]}, column {place[1]} is {array[place]:g}, more than float32 holds; no sample "
+                "that was trained on is like it. Correct or drop that row."
+            )
+        return Store(vectors, name)
     channels, *sides = shape if len(shape) == 3 else (0,)
     if array.shape[1:] == shape and len(shape) == 3:
         images = array
@@ -87,7 +96,7 @@ def as_store(x: Any, shape: tuple[int, ...], name: str = "X") -> Store:
     else:
         kind = "vectors" if len(shape) == 1 else "images"
         raise InputError(
-            f"{name}: expected {kind} of shape {shape}, as the run was trained on, got {array.shape[1:]}. Bring them "
+            f"{name}: expected {kind} of shape {shape}, as the model was trained on, got {array.shape[1:]}. Bring them "
             "to that size first."
         )
     return Store(images if images.dtype == np.uint8 else as_bytes(images, name), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from instant.backbones import BackboneFunction
 from instant.data.store import batches
 from instant.engine.device import choose_device
 from instant.engine.plain import plain_torch
+from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide_rows
 from instant.labelling.inputs import as_store
 from instant.labelling.judge import load_judge, require_rule
@@ -88,4 +90,6 @@ def load(
     ([1, 0], ('high', 'low'))
     >>> folder.cleanup()
     """
+    if not isinstance(run, (str, os.PathLike)):
+        raise InputError(f"run={run!r} must be the path of a run folder.")
     return Model(Run(run), device, method, backbone)
