@@ -141,9 +141,13 @@ DRAWN, CLASSES = ["4", "8", "15"], ("cat", "dog")
         ("id,label\n4,cat\n8,\n15,\n", "2 of 3 rows have no label, the first in line 3"),
         ("id,label\n4,cat\n8\n15,dog\n", "1 of 3 rows have no label, the first in line 3"),
         ("id,label\n4,cat\n8,dog\n", "1 of the 3 rows that were drawn are missing"),
-        ("4,cat\n8,dog\n", "columns id and label, got '4,cat'"),
-        ("id,label\n4,cat, tabby\n8,dog,,\n", "line 2 has more cells than the first line; put quotes around a name"),
-        ("", "columns id and label, got ''"),
+        ("4,cat\n8,dog\n", "columns id and label, separated by commas, semicolons or tabs, got '4', 'cat'"),
+        ("id|label\n4|cat\n", "separated by commas, semicolons or tabs, got 'id.label'"),
+        (
+            "sep=;\nid;label\n4;cat; tabby\n8;dog;;\n",
+            "line 3: expected 2 cells as in the first line, got 3 .* Put quotes around a name with a semicolon",
+        ),
+        ("", "columns id and label, separated by commas, semicolons or tabs, got nothing"),
     ],
 )
 def test_a_sheet_is_the_whole_sample_and_nothing_else(text: str, sentence: str, tmp_path: Path) -> None:
@@ -169,6 +173,13 @@ def test_columns_of_a_sheet_in_any_case(head: str, tmp_path: Path) -> None:
     assert read_sheet(path, DRAWN, CLASSES) == {"4": "cat", "8": "dog", "15": "?"}
 
 
+@pytest.mark.parametrize("head", ["id;label;sure, or not, or so", "sep=;\nid;label;note", '"sep=;"\r\nid;label;note'])
+def test_the_separator_of_a_sheet_is_that_of_its_columns(head: str, tmp_path: Path) -> None:
+    path = tmp_path / "checked.csv"
+    path.write_text(f"{head}\n4;cat;x, y\n8;dog\n\n15;?\n", newline="")
+    assert read_sheet(path, DRAWN, CLASSES) == {"4": "cat", "8": "dog", "15": "?"}
+
+
 def test_empty_rows_and_spaces_that_belong_to_a_name(tmp_path: Path) -> None:
     path = tmp_path / "checked.csv"
     path.write_text("id,label\n a.png, cat \nb.png,dog\n,\n,,\n")
@@ -191,7 +202,7 @@ def test_a_sheet_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"{name} cannot be read{advice}"):
             read_sheet(tmp_path / name, DRAWN, CLASSES)
     (tmp_path / "open.csv").write_text('id,label\n4,"cat\n' + 200_000 * "x")
-    with pytest.raises(InputError, match="cannot be read after line 1"):
+    with pytest.raises(InputError, match=r"cannot be read \(a quote is left open in line 2\)"):
         read_sheet(tmp_path / "open.csv", DRAWN, CLASSES)
 
 

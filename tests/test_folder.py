@@ -139,10 +139,20 @@ def test_a_table_as_spreadsheets_write_it(tmp_path: Path) -> None:
         ("\nfile,label\ra\r  \rb,dog\r", ["a", "b"], ["", "dog"]),
         (',file , LABEL\r\n0,"a\nb","x, ""y"""\r\n1,c,"d"e\r\n', ["a\nb", "c"], ['x, "y"', "de"]),
         ("label\ncat\n\n007\n", None, ["cat", "", "007"]),
+        ("label\na;b c\n", None, ["a;b c"]),
+        ("sep=;\r\nfile;label\r\na;b, c\r\n", ["a"], ["b, c"]),
+        ('"SEP=\t"\nfile\tlabel\n\na\tcat\n', ["a"], ["cat"]),
+        ("\n\nsep=|\nfile|label\na|cat\n", ["a"], ["cat"]),
+        ("sep=;\nlabel\ncat\n\ndog\n", None, ["cat", "", "dog"]),
+        ("file;label;width, height\na;cat;3\n", ["a"], ["cat"]),
+        ("file;label,x\na;cat\n", ["a"], None),
+        ('"x; y; z",label\na,cat\n', None, ["cat"]),
+        ("file\tlabel\tby me, you; them\na\tcat\n", ["a"], ["cat"]),
+        ("file,label\na,#N/A\nb,n/a\n", ["a", "b"], ["", "n/a"]),
     ],
 )
 @pytest.mark.filterwarnings("error")
-def test_rows_of_text(tmp_path: Path, text: str, files: list[str] | None, labels: list[str]) -> None:
+def test_rows_of_text(tmp_path: Path, text: str, files: list[str] | None, labels: list[str] | None) -> None:
     (tmp_path / "l.csv").write_text(text, newline="")
     assert read_table(tmp_path / "l.csv") == (files, labels)
 
@@ -155,6 +165,8 @@ def test_columns_that_nobody_asks_for_may_have_one_name(tmp_path: Path) -> None:
 def test_a_cell_may_be_long(tmp_path: Path) -> None:
     limit = csv.field_size_limit()
     (tmp_path / "l.csv").write_text(f"outline,file,label\n{'x' * (limit + 1)},a,cat\n")
+    assert read_table(tmp_path / "l.csv") == (["a"], ["cat"])
+    (tmp_path / "l.csv").write_text(f"file,label,{'x' * (limit + 1)}\na,cat,\n")
     assert read_table(tmp_path / "l.csv") == (["a"], ["cat"])
     assert csv.field_size_limit() == limit  # it is of the whole process
 
@@ -172,6 +184,9 @@ def test_a_cell_may_be_long(tmp_path: Path) -> None:
             "line 5: expected 2 cells as in the first line, got 4 ('a', 'b', '', 'c')",
         ),
         ("file;label\na;b;c\n", "Put quotes around a name with a semicolon"),
+        ("sep=|\n\nfile|label\na|b|c\n", "line 4: expected 2 cells as in the first line, got 3 ('a', 'b', 'c'). Put"),
+        ("sep=|\nfile|label\na|b|c\n", "Put quotes around a name with a '|'"),
+        ('sep=;\nfile;label\na;cat\nb;"dog\n', "(a quote is left open in line 4)"),
         ("label\ncat, tabby\n", "expected 1 cell as in the first line, got 2"),
         ('file,label\na,cat\nb,"dog\nc,cat\n', "cannot be read as a table of text (a quote is left open in line 3)"),
     ],
@@ -181,6 +196,12 @@ def test_a_row_with_too_many_cells(tmp_path: Path, text: str, sentence: str) -> 
     (tmp_path / "l.csv").write_text(text)
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_table(tmp_path / "l.csv")
+
+
+def test_a_parquet_table_with_other_columns(tmp_path: Path) -> None:
+    pd.DataFrame({"a": ["000.png"]}).to_parquet(tmp_path / "l.parquet")
+    with pytest.raises(InputError, match=r"expected the columns file and label, got 'a'\. Rename its columns\.$"):
+        read_table(tmp_path / "l.parquet")
 
 
 def test_paths_as_other_systems_write_them(tmp_path: Path) -> None:
@@ -404,6 +425,41 @@ def test_a_whole_number_with_a_point_is_the_same_class(tmp_path: Path) -> None:
     assert flaws["001.png"] == "its class '1.0' is taken as '1': two spellings of one class"
 
 
+def test_error_values_of_spreadsheets_are_no_classes(tmp_path: Path) -> None:
+    photos(tmp_path / "p", count=12)
+    errors = ("#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NULL!", "#NUM!")
+    rows = [*("cat", "dog") * 2, *errors, "#N/A", ""]
+    table = tmp_path / "lookup.csv"
+    table.write_text("label\n" + "\n".join(rows) + "\n")
+    np.save(tmp_path / "x.npy", np.zeros((12, 3), np.float32))
+    _, of_rows = read(tmp_path / "x.npy", table)
+    table.write_text("file,label\n" + "".join(f"{row:03d}.png,{name}\n" for row, name in enumerate(rows)))
+    source, flaws = read(tmp_path / "p", table)
+    assert labelled(source) == {"000.png": "cat", "001.png": "dog", "002.png": "cat", "003.png": "dog"}
+    reasons = [
+        f"its label {name!r} is the error of a formula; it counts as unlabelled, write the class instead"
+        for name in errors
+    ]
+    assert flaws == {f"{row:03d}.png": reason for row, reason in enumerate(reasons, 4)}
+    assert of_rows == {f"row {row}": reason for row, reason in enumerate(reasons, 4)}
+    table.write_text("file,label\n000.png,#REF!\n001.png,#N/A\n")
+    with pytest.raises(InputError, match="no file has a label"):
+        read(tmp_path / "p", table)
+
+
+def test_a_class_called_as_others_call_a_gap(tmp_path: Path) -> None:
+    photos(tmp_path / "p", count=24)
+    gaps = ("N/A", "na", "NULL", "Unknown", "unlabelled", "Unlabeled", "?", "-")
+    table = tmp_path / "gaps.csv"
+    rows = (*gaps, *gaps, *("cat", "-2", "None") * 2)
+    table.write_text("file,label\n" + "".join(f"{row:03d}.png,{name}\n" for row, name in enumerate(rows)))
+    source, flaws = read(tmp_path / "p", table)
+    assert set(source.classes) == {*gaps, "cat", "-2", "None"}
+    assert flaws == {
+        name: f"{name!r} is taken as a class; leave the cell empty where the label is not known" for name in gaps
+    }
+
+
 def test_three_rows_of_a_file_are_one_dispute(tmp_path: Path) -> None:
     photos(tmp_path / "p", count=8)
     table = tmp_path / "three.csv"
@@ -446,6 +502,7 @@ def test_a_class_with_one_label_and_a_class_without(tmp_path: Path) -> None:
             "l.csv: none of its 2 labels can be used; the first is of '0'. Write the paths",
         ),
         ("000.png,cat\n001.png,dog\n", "expected the columns file and label, got '000.png', 'cat'. Put a first line"),
+        ("file|label\n000.png|cat\n", "got 'file.label'. .* columns are separated by commas, semicolons or tabs"),
         (
             "file,label,Label\n000.png,cat,1\n001.png,dog,2\n",
             "expected one column label, got 'label' and 'Label'. Rename",

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("home")
         np.array(["cat", "dog", "-1", "cat"]),
         np.array([np.str_("cat"), np.bytes_(b"dog"), np.float64("nan"), "cat"], dtype=object),
         np.array(["cat", "dog", pd.NA, "cat"], dtype=object),
-        *(np.array(["cat", "dog", gap, "cat"]) for gap in (*MADE_TEXT, "<NA>", "NaN", "NaT", "None", "-1.0")),
+        *(np.array(["cat", "dog", gap, "cat"]) for gap in (*MADE_TEXT, " ")),
         np.array([b"cat", b"dog", b"<NA>", b"cat"]),
         pd.Series(["cat", "dog", pd.NA, "cat"]).astype(object).map(str).to_numpy(object),
         np.array(["cat", "dog", "NaT", "cat"], dtype=object),
@@ -45,6 +45,13 @@ def test_names_in_arrays(tmp_path: Path, labels: np.ndarray) -> None:
     assert source.train.shape == (1, 8, 8)
     np.savez(tmp_path / "both.npz", x=np.zeros((4, 8, 8), np.uint8), y=labels)
     assert read(tmp_path / "both.npz")[0].targets.tolist() == [0, 1, -1, 0]
+
+
+def test_a_class_that_may_mean_none_is_noted(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 8, 8), np.uint8))
+    np.save(tmp_path / "y.npy", np.array(["cat", "unknown", "", "unknown"]))
+    _, problems = read(tmp_path / "x.npy", tmp_path / "y.npy")
+    assert "'unknown' is taken as a class; leave the cell empty" in str(problems)
 
 
 class Trap:

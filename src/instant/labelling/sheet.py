@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from instant.data.files import atomic
 from instant.data.folder.labels import class_alike
+from instant.data.folder.table import text_rows
 from instant.errors import InputError, nearest
 
 UNSURE = "?"  # nobody can tell: counted as wrong
@@ -36,8 +35,8 @@ def read_sheet(path: Path, drawn: Sequence[str], classes: Sequence[str]) -> dict
     given: dict[str, str] = {}
     empty = []
     ids = set(drawn)
-    for line, row in _rows(path):
-        i, label = _meant(row["id"], ids), _class_meant(row["label"], classes)
+    for line, id_, text in _rows(path):
+        i, label = _meant(id_, ids), _class_meant(text, classes)
         if i in given:
             raise InputError(f"{path}, line {line}: id {i} is there twice; keep one of them.")
         if i not in ids:
@@ -75,30 +74,25 @@ def _class_meant(text: str, classes: Sequence[str]) -> str:
     return close[0] if meant not in classes and len(close) == 1 else meant
 
 
-def _rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """The rows with their line numbers; spreadsheets write commas, semicolons or tabs, and a mark in front."""
+def _rows(path: Path) -> list[tuple[int, str, str]]:
+    """The line, the id and the label of every row that has one of these."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        rows = list(text_rows(path))
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"--labels {path} cannot be read ({error}).") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"--labels {path} cannot be read ({error}); save it as csv in UTF-8.") from error
-    head = text.partition("\n")[0]
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), restval="")
-    try:
-        names = list(reader.fieldnames or ())
-        plain = [name.strip().casefold() for name in names]
-        reader.fieldnames = [name if low in names else low for name, low in zip(names, plain)]  # id comes before ID
-        if not {"id", "label"} <= set(reader.fieldnames):
-            raise InputError(f"{path}: expected a first line with the columns id and label, got {head.strip()[:80]!r}.")
-        rows: list[tuple[int, dict[Any, Any]]] = [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
+    except (ValueError, csv.Error) as error:
         raise InputError(
-            f"{path} cannot be read after line {reader.line_num} ({error}); is a quote left open?"
+            f"--labels {path} cannot be read ({error}); save it as csv in UTF-8, and close every quote."
         ) from error
-    for line, row in rows:
-        if any(cell.strip() for cell in row.pop(None, ())):
-            raise InputError(
-                f"{path}, line {line} has more cells than the first line; put quotes around a name with a comma."
-            )
-    return [(line, row) for line, row in rows if (row["id"] + row["label"]).strip()]  # spreadsheets add empty rows
+    names = rows.pop(0)[1] if rows else []
+    plain = [name.strip().casefold() for name in names]
+    if not {"id", "label"} <= set(plain):
+        got = ", ".join(map(repr, names[:6])) or "nothing"
+        raise InputError(
+            f"{path}: expected a first line with the columns id and label, separated by commas, semicolons or tabs, "
+            f"got {got}."
+        )
+    i, label = ((names if word in names else plain).index(word) for word in ("id", "label"))  # id comes before ID
+    return [(line, row[i], row[label]) for line, row in rows if (row[i] + row[label]).strip()]

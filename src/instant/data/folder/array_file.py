@@ -14,7 +14,7 @@ from typing import IO
 
 import numpy as np
 
-from instant.data.folder.labels import class_order, merge_spellings, note_single, spelt_alike
+from instant.data.folder.labels import class_order, merge_spellings, note_gaps, note_single, spelt_alike
 from instant.data.folder.objects import read_objects
 from instant.data.folder.problems import Flaw
 from instant.data.folder.table import FileTable, as_names, read_table
@@ -44,6 +44,7 @@ def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> So
     names = _names(np.asarray(y), f"{label_file or path}, labels")
     labels = merge_spellings({f"row {row}": name for row, name in enumerate(names) if name}, problems)
     note_single(labels, problems)
+    note_gaps(sorted(set(labels.values())), problems)
     if len(set(labels.values())) < 2:
         raise InputError(
             f"{label_file or path}: expected labels of two classes or more, got {len(set(labels.values()))}."

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from instant.data.folder.problems import Flaw
 
+ERRORS = ("#REF!", "#VALUE!", "#NAME?", "#DIV/0!", "#NULL!", "#NUM!")  # what spreadsheets show for a failed formula
+GAPS = ("n/a", "na", "null", "unknown", "unlabelled", "unlabeled", "?", "-")  # as some write that a label is not known
+
 
 def inside(name: str, root: Path) -> str | None:
     """The name relative to the folder, without leaving it; None where it leads outside. It need not exist.
@@ -121,6 +124,7 @@ def class_alike(name: str) -> str:
 
 def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, str]:
     """Names that differ in case, spaces, composed letters or a point zero only are one class, spelt as most have it."""
+    labels = _without_errors(labels, problems)
     counts = Counter(labels.values())
     classes: defaultdict[str, list[str]] = defaultdict(list)
     for label in sorted(counts):
@@ -130,6 +134,15 @@ def merge_spellings(labels: dict[str, str], problems: list[Flaw]) -> dict[str, s
         if kept[label] != label:
             problems.append(Flaw(name, f"its class {label!r} is taken as {kept[label]!r}: two spellings of one class"))
     return {name: kept[label] for name, label in labels.items()}
+
+
+def _without_errors(labels: dict[str, str], problems: list[Flaw]) -> dict[str, str]:
+    """Labels that are no error of a spreadsheet."""
+    for name, label in labels.items():
+        if label in ERRORS:
+            reason = f"its label {label!r} is the error of a formula; it counts as unlabelled, write the class instead"
+            problems.append(Flaw(name, reason))
+    return {name: label for name, label in labels.items() if label not in ERRORS}
 
 
 def spelt_alike(names: Iterable[str], classes: Iterable[str]) -> list[str]:
@@ -148,6 +161,14 @@ def note_single(labels: dict[str, str], problems: list[Flaw]) -> None:
     for name, label in labels.items():
         if counts[label] == 1:
             problems.append(Flaw(name, f"it is the only labelled file of class {label!r}; label some more"))
+
+
+def note_gaps(classes: Iterable[str], problems: list[Flaw]) -> None:
+    """A class that is called as others call a missing label may be meant as one."""
+    for name in classes:
+        if alike(name) in GAPS:
+            reason = f"{name!r} is taken as a class; leave the cell empty where the label is not known"
+            problems.append(Flaw(name, reason))
 
 
 def class_order(name: str) -> tuple[bool, int, str]:

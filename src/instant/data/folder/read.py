@@ -13,7 +13,7 @@ from instant.data.files import exists
 from instant.data.folder.array_file import ARRAYS, read_arrays
 from instant.data.folder.cache import decoded
 from instant.data.folder.decode import Unreadable, open_image
-from instant.data.folder.labels import class_order, note_single
+from instant.data.folder.labels import class_order, note_gaps, note_single
 from instant.data.folder.listing import Listing, list_images, list_unlabelled
 from instant.data.folder.names import Names
 from instant.data.folder.problems import Flaw, shown
@@ -128,6 +128,7 @@ def _read_images(
     labels = {name: label for name, label in listing.labels.items() if name not in found.bad}
     note_single(labels, problems)
     classes = tuple(sorted(set(labels.values()), key=class_order))
+    note_gaps(classes, problems)
     for lost in sorted(set(listing.labels.values()) - set(classes)):
         problems.append(Flaw(lost, f"no labelled image of class {lost!r} can be read; the class is left out"))
     if len(classes) < 2:

@@ -1,24 +1,29 @@
-"""A CSV or parquet table of files and labels, as text; an empty label, a null, NaN or -1 means unlabelled."""
+"""A CSV or parquet table of files and labels, as text; an empty label, null, NaN, #N/A or -1 means unlabelled."""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from instant.data.sources.labels import MADE_TEXT
 from instant.errors import InputError
 
 FILE = ("file", "filename", "file_name", "path", "filepath", "image", "name", "id")
 LABEL = ("label", "class", "category", "target", "y")
-# As programs write -1, NaN and pandas' gaps into text; None may be the name of a class
-UNLABELLED = ("-1", "-1.0", "nan", "NaN", "<NA>", "NaT")
+# As programs write -1, NaN, pandas' gaps and what a lookup did not find into text; None may be the name of a class
+UNLABELLED = (*(text for text in MADE_TEXT if text != "None"), "#N/A")
 TABLES = (".csv", ".tsv", ".txt", ".parquet")
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
+SAID = re.compile(r'"?sep=([^\w"\r\n])"?\s*', re.IGNORECASE)  # as a first line tells Excel
 LONGEST = 2**31 - 1  # characters in a cell: columns of outlines pass the 131,072 that are usual
+SHORT = 2**16  # characters of a header in which the separator is looked for
 
 
 class FileTable(NamedTuple):
@@ -30,7 +35,7 @@ class FileTable(NamedTuple):
 
 def read_table(path: Path) -> FileTable:
     """The columns of files and of labels, by their usual names."""
-    parquet = path.suffix.lower() == ".parquet"
+    parquet = _is_parquet(path)
     try:
         return _read_parquet(path) if parquet else _read_csv(path)
     except InputError:
@@ -44,6 +49,10 @@ def read_table(path: Path) -> FileTable:
         raise InputError(f"{path} cannot be read as {what} ({why}). {remedy}") from error
 
 
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() == ".parquet"
+
+
 def _places(path: Path, names: list[Any]) -> tuple[int | None, int | None]:
     """Where the columns of files and of labels are among all columns."""
     columns: defaultdict[str, list[int]] = defaultdict(list)
@@ -54,9 +63,10 @@ def _places(path: Path, names: list[Any]) -> tuple[int | None, int | None]:
     )
     if file is None and label is None:
         got = ", ".join(map(repr, names[:6]))
-        raise InputError(
-            f"{path}: expected the columns file and label, got {got}. Put a first line into it: file,label"
-        )
+        remedy = "Put a first line into it: file,label; columns are separated by commas, semicolons or tabs."
+        if _is_parquet(path):
+            remedy = "Rename its columns."
+        raise InputError(f"{path}: expected the columns file and label, got {got}. {remedy}")
     return file, label
 
 
@@ -77,36 +87,67 @@ def _read_parquet(path: Path) -> FileTable:
 
 def _read_csv(path: Path) -> FileTable:
     """All as text, so that a class may be called 007 or NA; of the columns only the two that are asked for are kept."""
-    with open(path, encoding="utf-8-sig") as text:
-        first = next((line for line in text if line.strip()), "")
-    separator = next((mark for mark in SEPARATORS if mark in first), ",")
+    rows = text_rows(path)
+    _, header = next(rows, (0, []))
+    if not header:
+        raise ValueError("it is empty")
+    file, label = _places(path, header)
     files: list[str] = []
     labels: list[str] = []
+    for _, row in rows:
+        if file is not None:
+            files.append(row[file])
+        if label is not None:
+            labels.append(as_name(row[label]))
+    return FileTable(None if file is None else files, None if label is None else labels)
+
+
+def text_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The header, which a line for Excel may precede, then rows of as many cells; each with the line it begins in."""
     with open(path, encoding="utf-8-sig", newline="") as lines:
-        rows = _rows(lines, separator)
-        header = next((row for _, row in rows if not _blank(row)), None)
-        if header is None:
-            raise ValueError("it is empty")
-        file, label = _places(path, header)
+        separator, above, first = "", 0, ""
+        for first in lines:
+            if not separator and (said := SAID.fullmatch(first)):
+                separator = said[1]
+            elif first.strip():
+                break
+            above += 1
+        else:
+            return
+        separator = separator or _separator(first)
+        rows = _rows(chain([first], lines), separator, above + 1)
+        line, header = next(rows)
+        yield line, header
         for line, row in rows:
-            if separator in first and _blank(row):  # in a single column an empty line is a row without label
+            if len(header) > 1 and _blank(row):  # in a single column an empty line is a row without label
                 continue
             if any(cell.strip() for cell in row[len(header) :]):  # else empty ones, which spreadsheets leave behind
                 got = ", ".join(map(repr, row[:6]))
                 cells = f"{len(header)} cell{'s' if len(header) > 1 else ''}"
                 raise InputError(
                     f"{path}, line {line}: expected {cells} as in the first line, got {len(row)} ({got}). "
-                    f"Put quotes around a name with a {SEPARATORS[separator]}, and no space before them."
+                    f"Put quotes around a name with a {SEPARATORS.get(separator, repr(separator))}, and no space "
+                    "before them."
                 )
-            if file is not None:
-                files.append(row[file] if file < len(row) else "")
-            if label is not None:
-                labels.append(as_name(row[label]) if label < len(row) else "")
-    return FileTable(None if file is None else files, None if label is None else labels)
+            yield line, (row + [""] * len(header))[: len(header)]
 
 
-def _rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows, each with the number of the line it begins in; a quote left open would swallow all that follows."""
+def _separator(header: str) -> str:
+    """What splits the header into the most known names of columns; of equals the most frequent one.
+
+    >>> _separator("file;label;width, height"), _separator("label")
+    (';', ',')
+    """
+
+    def fit(mark: str) -> tuple[int, int]:
+        names = {name.strip().casefold() for name in next(csv.reader([header[:SHORT]], delimiter=mark))}
+        return len(names.intersection(FILE + LABEL)), header.count(mark)
+
+    return max(SEPARATORS, key=fit)
+
+
+def _rows(lines: Iterable[str], separator: str, line: int) -> Iterator[tuple[int, list[str]]]:
+    """The rows of lines from this one on, with where each begins; a quote left open would swallow all that follows."""
     over = False
 
     def watched() -> Iterator[str]:
@@ -116,13 +157,13 @@ def _rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]
 
     limit = csv.field_size_limit(LONGEST)
     try:
+        above = line - 1
         reader = csv.reader(watched(), delimiter=separator)
-        line = 1
         for row in reader:
             if over:  # the reader asked for one more line to end this row
                 raise ValueError(f"a quote is left open in line {line}")
             yield line, row
-            line = reader.line_num + 1
+            line = above + reader.line_num + 1
     finally:
         csv.field_size_limit(limit)
 
