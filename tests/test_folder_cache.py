@@ -224,20 +224,61 @@ def test_an_interrupt_waits_for_no_process(tmp_path: Path, monkeypatch: pytest.M
     assert not done.exists()
 
 
+def test_what_fails_in_a_process_fails_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed there is no answer; after a failure nothing is left to wait for."""
+    monkeypatch.setattr(cache, "cores", lambda: 2)
+    monkeypatch.setattr(cache, "decode_shard", exec)
+    with pytest.raises(OSError, match="No space left") as raised:
+        list(cache._decode_all(iter(["print('word')", "raise OSError(28, 'No space left')"]), 2))
+    assert raised.value.errno == 28
+
+
+def test_a_process_that_is_killed_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is given a shard, and ends."""
+    table = photos(tmp_path / "p")
+    with monkeypatch.context() as killing:
+        killing.setattr(cache, "cores", lambda: 2)
+        killing.setattr(cache, "SHARD", 4)
+        killing.setattr(cache, "WORKER", "import pickle, sys; [pickle.load(sys.stdin.buffer) for _ in range(2)]")
+        with pytest.raises(InputError, match="ended abruptly, perhaps for want of memory"):
+            read(tmp_path / "p", table)
+    assert len(read(tmp_path / "p", table)[0].train) == 24
+
+
+def test_a_script_without_a_guard_is_run_once(tmp_path: Path) -> None:
+    """The processes that decode do not import it: it would wait there for itself."""
+    photos(tmp_path / "photos", count=130, labelled=8)
+    (tmp_path / "script.py").write_text(
+        "import instant, pathlib\n"
+        "from instant.data.folder import cache\n"
+        "cache.cores = lambda: 2\n"
+        "print('run', flush=True)\n"
+        "settings = {'side': '8', 'steps': '2', 'batch': '4', 'ratio': '2', 'device': 'cpu'}\n"
+        "found = instant.compare_methods(\n"
+        "    'photos', settings, methods=['instant'], seeds=[0], out='out', labels=pathlib.Path('labels.csv')\n"
+        ")\n"
+        "print(found.failures)\n"
+    )
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "run\n()\n"), done.stderr
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="as on Windows")
 def test_processes_end_with_the_one_they_work_for(tmp_path: Path) -> None:
     """It is killed, and can tell them nothing; they had a minute's work."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os, pathlib, sys\n"
-        "from instant.data.folder import cache\n"
+    (tmp_path / "minute.py").write_text(
+        "import os, pathlib, sys, time\n"
         "def work(place):\n"
-        "    import time\n"
         "    (pathlib.Path(sys.path[0]) / f'{place}.pid').write_text(str(os.getpid()))\n"
         "    time.sleep(60)\n"
-        "if __name__ == '__main__':\n"
-        "    cache.cores, cache.decode_shard = lambda: 2, work\n"
-        "    list(cache._decode_all(iter('ab'), 2))\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import minute\n"
+        "from instant.data.folder import cache\n"
+        "cache.cores, cache.decode_shard = lambda: 2, minute.work\n"
+        "list(cache._decode_all(iter('ab'), 2))\n"
     )
     process = subprocess.Popen([sys.executable, str(script)])
     places = [tmp_path / f"{name}.pid" for name in "ab"]

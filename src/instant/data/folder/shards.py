@@ -8,14 +8,17 @@ longer than it should; the checksum tells when a power cut came in between, and 
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
+import pickle
 import signal
+import sys
 import threading
+import traceback
 import warnings
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from queue import SimpleQueue
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -40,18 +43,35 @@ class Content(NamedTuple):
     pixels: bytes
 
 
-def follow_parent() -> None:
-    """A worker's first act: it ends when the process ends that it works for, however that ends, and not before.
+def serve() -> NoReturn:
+    """A worker's life: it answers calls until the process ends that it works for, however that ends.
 
-    Ctrl-C reaches the whole group of processes; the first one decides and tells the others.
+    Ctrl-C reaches the whole group of processes; the first one decides and ends the others.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else is printed is no reply
+    calls: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_listen, args=(calls,), daemon=True).start()
+    while True:
+        work, what = calls.get()
+        found, failed = None, None
+        try:
+            found = work(what)
+        except Exception as error:
+            error.add_note(traceback.format_exc())
+            failed = error
+        replies.write(pickle.dumps((found, failed)))
+        replies.flush()
 
 
-def _end_with(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
+def _listen(calls: SimpleQueue[Any]) -> None:
+    """Also while a call is worked on: the pipe ends with the process at its other end."""
+    try:
+        while True:
+            calls.put(pickle.load(sys.stdin.buffer))
+    finally:
+        os._exit(1)
 
 
 def decode_shard(shard: Shard) -> int:
