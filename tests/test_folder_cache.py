@@ -21,7 +21,7 @@ import pytest
 from folders import photos, plain, read
 from PIL import Image
 
-from instant.data.folder import cache, shards
+from instant.data.folder import cache, shards, workers
 from instant.data.folder.read import read_own
 from instant.errors import InputError
 
@@ -239,7 +239,7 @@ def test_a_process_that_is_killed_is_a_sentence(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as killing:
         killing.setattr(cache, "cores", lambda: 2)
         killing.setattr(cache, "SHARD", 4)
-        killing.setattr(cache, "WORKER", "import pickle, sys; [pickle.load(sys.stdin.buffer) for _ in range(2)]")
+        killing.setattr(workers, "WORKER", "import pickle, sys; [pickle.load(sys.stdin.buffer) for _ in range(2)]")
         with pytest.raises(InputError, match="ended abruptly, perhaps for want of memory"):
             read(tmp_path / "p", table)
     assert len(read(tmp_path / "p", table)[0].train) == 24

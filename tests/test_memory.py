@@ -99,7 +99,7 @@ def test_shards_are_asked_for_when_their_turn_is_near(monkeypatch: pytest.Monkey
         for asked in range(1, 101):
             yield Shard(Path(), ["x"] * asked, Path(), 8, 3)
 
-    monkeypatch.setattr(cache, "_pool", pool)
+    monkeypatch.setattr(cache, "pool", pool)
     monkeypatch.setattr(cache.os, "sched_getaffinity", lambda _: {0, 1})
     for finished, files in enumerate(cache._decode_all(shards(), 100), start=1):
         assert files == finished

@@ -9,17 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
-import signal
-import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +22,7 @@ import numpy as np
 from instant.data.files import atomic, locked
 from instant.data.folder.listing import Listing
 from instant.data.folder.shards import Shard, decode_shard, read_shard
+from instant.data.folder.workers import WorkerEnded, pool
 from instant.data.levels import level_statistics
 from instant.data.progress import counting
 from instant.data.sources.base import map_exact
@@ -35,11 +31,6 @@ from instant.errors import InputError
 VERSION = 4  # of what `decode` makes of a file, and of the card beside it
 SHARD = 128  # images
 AHEAD = 8  # shards that wait for each worker, so that none is idle while a slow one is waited for
-# what a worker runs: it finds modules where this process does, and -P: none in the folder it happens to start in
-WORKER = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from instant.data.folder.shards import serve; serve()"
-)
 
 
 class Decoded(NamedTuple):
@@ -136,80 +127,11 @@ def _decode_all(shards: Iterator[Shard], count: int) -> Iterator[int]:
     if workers <= 1 or getattr(sys, "frozen", False) or not sys.executable:  # then there is no interpreter to start
         yield from map(decode_shard, shards)
         return
-    with _pool(workers) as pool:
+    with pool(workers) as ready:
         ahead: deque[Future[int]] = deque()
         for shard in shards:
-            ahead.append(pool.submit(decode_shard, shard))
+            ahead.append(ready.submit(decode_shard, shard))
             if len(ahead) == AHEAD * workers:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
-
-
-class WorkerEnded(Exception):
-    """A process that should answer is no more."""
-
-
-class _Pool:
-    """Worker processes, each asked by one thread at a time."""
-
-    def __init__(self, threads: ThreadPoolExecutor) -> None:
-        self.threads = threads
-        self.idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-
-    def submit(self, work: Callable[[Shard], int], shard: Shard) -> Future[int]:
-        return self.threads.submit(self._ask, pickle.dumps((work, shard)))
-
-    def _ask(self, call: bytes) -> int:
-        process = self.idle.get()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(call)
-            process.stdin.flush()
-            found, error = pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError) as ended:
-            raise WorkerEnded from ended
-        finally:
-            self.idle.put(process)
-        if error is not None:
-            raise error
-        return found
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[_Pool]:
-    # Not forked: this process may have torch's threads, which a fork would leave with locked locks. Nor spawned by
-    # multiprocessing: that runs the caller's script again, which without a guard comes here and waits for our lock.
-    command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-P", "-c", WORKER]  # type: ignore[attr-defined]
-    threads = ThreadPoolExecutor(workers)
-    pool = _Pool(threads)
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for _ in range(workers):
-            with _deaf():
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-                processes.append(process)
-            assert process.stdin is not None
-            process.stdin.write(pickle.dumps(sys.path))  # sent with the first call
-            pool.idle.put(process)
-        yield pool
-    finally:  # at the end all have answered; at Ctrl-C nobody waits for a hundred images; a shard is whole or not there
-        for process in processes:
-            process.kill()
-        threads.shutdown(cancel_futures=True)
-        for process in processes:
-            process.communicate()
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """A process started in here never hears Ctrl-C, also not before it could ignore it; this one hears it after."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -9,16 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
-import signal
-import sys
-import threading
-import traceback
 import warnings
 import zlib
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,37 +35,6 @@ class Content(NamedTuple):
     passing: bool  # some of them may be readable the next time
     levels: np.ndarray
     pixels: bytes
-
-
-def serve() -> NoReturn:
-    """A worker's life: it answers calls until the process ends that it works for, however that ends.
-
-    Ctrl-C reaches the whole group of processes; the first one decides and ends the others.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else is printed is no reply
-    calls: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_listen, args=(calls,), daemon=True).start()
-    while True:
-        work, what = calls.get()
-        found, failed = None, None
-        try:
-            found = work(what)
-        except Exception as error:
-            error.add_note(traceback.format_exc())
-            failed = error
-        replies.write(pickle.dumps((found, failed)))
-        replies.flush()
-
-
-def _listen(calls: SimpleQueue[Any]) -> None:
-    """Also while a call is worked on: the pipe ends with the process at its other end."""
-    try:
-        while True:
-            calls.put(pickle.load(sys.stdin.buffer))
-    finally:
-        os._exit(1)
 
 
 def decode_shard(shard: Shard) -> int:
