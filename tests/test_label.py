@@ -299,6 +299,7 @@ def test_words_that_do_not_fit(finished: Run, tmp_path: Path, capsys: pytest.Cap
     ("given", "shape", "sentence"),
     [
         (np.zeros((0, 3)), (3,), r"X: there are no samples, got shape \(0, 3\); give at least one"),
+        (np.ma.masked_array(np.ones((2, 2)), [[True, False]] * 2), (2,), "X: 2 values are masked; fill them in first"),
         (np.array([[0.0, 3.1e300]]), (2,), r"X: row 0, column 1 is 3.1e\+300, more than float32 holds"),
         (np.zeros((2, 64)), (1, 8, 8), r"expected images of shape \(1, 8, 8\), as the model was trained on"),
     ],

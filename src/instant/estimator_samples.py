@@ -10,7 +10,7 @@ import torch
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from instant.data.sources.arrays import lost_in_float32
+from instant.data.sources.arrays import lost_in_float32, refuse_masked
 
 
 def read_samples(X: Any, owner: Any, *, reset: bool) -> np.ndarray:
@@ -18,8 +18,7 @@ def read_samples(X: Any, owner: Any, *, reset: bool) -> np.ndarray:
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu()
         X = (X.float() if X.dtype == torch.bfloat16 else X).numpy()
-    if isinstance(X, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(X).sum())):
-        raise ValueError(f"X: {hidden:,} values are masked; fill them in first, or drop their rows.")
+    refuse_masked(X, "X")
     least = 2 if reset else 1
     try:
         seen = None if hasattr(X, "toarray") else np.asarray(X)

@@ -142,7 +142,7 @@ class Match(Method):
     def _consistency(
         self, student: Tensor, target: Tensor, column: Tensor | None, weight: Tensor, views: Views
     ) -> Tensor:
-        """(B,) losses of the rows that count. A view of two samples learns both targets by its shares, if both do."""
+        """(B,) losses of the rows that count. A view of two learns both targets by its shares, if both count."""
         losses = self._loss(student, target, column, views.step)
         mixed = len(views.kept)
         if not mixed:

@@ -21,7 +21,7 @@ from instant.errors import InputError, nearest
 from instant.methods import find_method, method_options
 from instant.published import CELLS, Cell
 
-# those without strong views
+# The methods without strong views see one unlabelled sample a labelled one
 SMALL_RATIO = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch")
 Suggest = Callable[[str], dict[str, Any]]  # by the names of the command line
 

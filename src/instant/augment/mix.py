@@ -1,4 +1,4 @@
-"""ResizeMix (Qin 2020, arXiv 2012.11101): a small copy of another image somewhere in each, which it then is in part."""
+"""ResizeMix (Qin 2020, arXiv 2012.11101): a smaller copy of another image somewhere in each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCALES = 0.1, 0.8  # of the copy's side, evenly
 
 
 def resize_mix(images: Tensor, others: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    """(M, C, H, W) of float images, each with a small copy of the other laid into it; and the share (M,) left of it.
+    """(M, C, H, W) of float images, each with a smaller copy of the other laid into it; and the share (M,) left of it.
 
     >>> mixed, kept = resize_mix(torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8), random.root(0))
     >>> bool(torch.allclose(mixed.mean((1, 2, 3)), 1 - kept))

@@ -93,11 +93,16 @@ def _samples(x: Any, what: str, channels: Channels | None) -> np.ndarray:
     return np.ascontiguousarray(images) if images.dtype == np.uint8 else as_bytes(images, what)
 
 
+def refuse_masked(x: Any, what: str) -> None:
+    """What is masked is not known, and numpy would go on with what lies below."""
+    if isinstance(x, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(x).sum())):
+        raise InputError(f"{what}: {hidden:,} values are masked; fill them in first, or drop their rows.")
+
+
 def _as_array(x: Any, what: str) -> np.ndarray:
     if hasattr(x, "toarray"):
         raise InputError(f"{what}: expected a dense array, got a sparse one. Pass {what}.toarray() instead.")
-    if isinstance(x, np.ma.MaskedArray) and (hidden := int(np.ma.getmaskarray(x).sum())):
-        raise InputError(f"{what}: {hidden:,} values are masked; fill them in first, or drop their rows.")
+    refuse_masked(x, what)
     if hasattr(x, "detach"):
         x = x.detach().cpu()
         x = x.float() if x.is_floating_point() and x.element_size() == 2 else x  # numpy does not know bfloat16
