@@ -287,14 +287,15 @@ def test_a_function_that_hands_its_options_on_gets_what_was_asked_for() -> None:
     assert seen == {"kappa": "labelled"}
 
 
-def test_compiled_equals_eager() -> None:
+@pytest.mark.parametrize("optimizer", ["sgd", "muon"])
+def test_compiled_equals_eager(optimizer: str) -> None:
     if not any(map(shutil.which, ("c++", "g++", "clang++"))):
         with pytest.raises(InputError, match="needs a C\\+\\+ compiler"):
             fit(*points(step="compiled"))
         return
 
     def trained(way: str) -> Trained:
-        return fit(*points(step=way, steps="5"))
+        return fit(*points(step=way, steps="5", **{"optim.name": optimizer}))
 
     eager, compiled = trained("eager").learner.state_dict(), trained("compiled").learner.state_dict()
     start = build_program(*points()).learner.state_dict()

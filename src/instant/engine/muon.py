@@ -23,6 +23,7 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(self, groups: list[dict[str, Any]], *, momentum: float, nesterov: bool) -> None:
         super().__init__(groups, {"momentum": momentum, "nesterov": nesterov})
+        self.directions: Callable[[list[Tensor]], list[Tensor]] = directions  # a compiled step has it compiled too
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -42,7 +43,7 @@ class Muon(torch.optim.Optimizer):
                 updates = list(torch._foreach_add(gradients, means, alpha=momentum))
             if turned:
                 torch._foreach_mul_(parameters, 1 - rate * (decay / (1 - momentum)))
-                updates, rate = directions(updates), SPEED * rate
+                updates, rate = self.directions(updates), SPEED * rate
             torch._foreach_add_(parameters, torch._foreach_mul(updates, -rate))
 
     def _mean(self, parameter: Tensor) -> Tensor:
@@ -72,7 +73,8 @@ def directions(matrices: list[Tensor]) -> list[Tensor]:
             place[: len(wide[number]), : wide[number].shape[1]] = wide[number]
         for turned, number in zip(orthogonal(stack), numbers):
             part, given = turned[: len(wide[number]), : wide[number].shape[1]], matrices[number]
-            found[number] = (part if len(part) == len(given) else part.mT).reshape(given.shape).to(given.dtype)
+            part = part if len(part) == len(given) else part.mT
+            found[number] = torch.empty_like(given).copy_(part.reshape(given.shape))  # laid out alike, or a kernel each
     return found
 
 

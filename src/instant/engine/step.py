@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from instant.backbones import LoadReport, set_step
 from instant.data.feed import Feed
 from instant.engine.metrics import Meter
+from instant.engine.muon import Muon, directions
 from instant.engine.optim import set_lr
 from instant.errors import InputError
 from instant.learner import Learner, commit
@@ -73,10 +74,11 @@ class Program(nn.Module):
             options: dict[str, Any] = (
                 {"combo_kernels": True} if self.clock.is_cuda else {}
             )  # many small ones in one launch
-            self._draw, self._forward, self._account, self._lay = (
+            self._draw, self._forward, self._account, self._lay, turned = (
                 torch.compile(_with_code_of_its_own(part), dynamic=False, options=options)
-                for part in (feed.forward, learner.forward, self._record, self._copy)
+                for part in (feed.forward, learner.forward, self._record, self._copy, directions)
             )
+            self._turn_with(turned)
 
     def forward(self, step: int) -> None:
         """Run step number `step`, which must be where the clock stands."""
@@ -124,6 +126,12 @@ class Program(nn.Module):
     def _run_plain(self) -> None:
         self._draw, self._forward, self._account = self.feed.forward, self.learner.forward, self._record
         self._lay = self._copy
+        self._turn_with(directions)
+
+    def _turn_with(self, function: Callable[[list[Tensor]], list[Tensor]]) -> None:
+        for optimizer in self.optimizers:
+            if isinstance(optimizer, Muon):
+                optimizer.directions = function
 
     def _warm_up(self) -> None:
         """Three steps, aside where there is a GPU, as recording wants it."""
@@ -143,7 +151,7 @@ class Program(nn.Module):
         side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         self._lay(drawn)
         self._ahead(side)
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # what other threads do is no fault of it
             self._ahead(side)
         self._graph = graph
 
@@ -231,16 +239,16 @@ def keep_compiled() -> None:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))
 
 
-def _with_code_of_its_own(method: Callable) -> Callable:
+def _with_code_of_its_own(part: Callable) -> Callable:
     """torch keeps what it compiles beside the code, where the next program would look through it all, and stumble.
 
     The versions of a process are counted too, and a ninth would run uncompiled; with its program, its code goes.
     """
-    given = method.__func__  # type: ignore[attr-defined]
+    given = getattr(part, "__func__", part)
     code, closure = given.__code__.replace(), given.__closure__
     own = FunctionType(code, given.__globals__, given.__name__, given.__defaults__, closure)
     own.__kwdefaults__ = given.__kwdefaults__
-    return MethodType(own, method.__self__)  # type: ignore[attr-defined]
+    return MethodType(own, part.__self__) if isinstance(part, MethodType) else own
 
 
 def _materialise(optimizer: torch.optim.Optimizer) -> None:
