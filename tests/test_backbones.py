@@ -258,11 +258,15 @@ def test_bf16_autocast_is_near_fp32(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["wrn_28_2", "vit_micro_4_16", "small_cnn"])
-def test_channels_last_gives_the_same_numbers(name: str) -> None:
+def test_weights_are_channels_last_and_give_the_same_numbers(name: str) -> None:
     model, x = make(name).eval(), batch(name)
-    expected = model(x).logits
-    model.to(memory_format=torch.channels_last)
-    torch.testing.assert_close(model(x.to(memory_format=torch.channels_last)).logits, expected, rtol=1e-4, atol=1e-5)
+    convolutions = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
+    assert all(part.weight.is_contiguous(memory_format=torch.channels_last) for part in convolutions)
+    found = [model(images).logits for images in (x, x.to(memory_format=torch.channels_last))]
+    model.to(memory_format=torch.contiguous_format)
+    assert any(not part.weight.is_contiguous(memory_format=torch.channels_last) for part in convolutions)
+    for logits in found:
+        torch.testing.assert_close(logits, model(x).logits, rtol=1e-4, atol=1e-5)
 
 
 @each_quick

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from instant.backbones.base import Backbone, linear_head
@@ -112,10 +113,19 @@ def build(name: str | BackboneFunction, /, *, shape: Shape, classes: int, **args
     """A new network for samples of `shape`, (C, H, W) or (D,); `timm:NAME` goes through the timm extra.
 
     `package.module:function`, or a function, is one of the user's own: whatever is wrong with it is an InputError.
+    Weights of convolutions come channels-last, in which these are fastest, on a GPU and on a CPU.
 
     >>> build("mlp", shape=(64,), classes=10).num_features
     256
     """
+    network = _build(name, shape=shape, classes=classes, args=args)
+    for part in network.modules():
+        if isinstance(part, nn.Conv2d):
+            part.weight.data = part.weight.data.contiguous(memory_format=torch.channels_last)
+    return network
+
+
+def _build(name: str | BackboneFunction, *, shape: Shape, classes: int, args: dict[str, Any]) -> Backbone:
     found, shown = find_backbone(name), backbone_name(name)
     if found is None:
         return _build_timm(shown.removeprefix(TIMM), shape=shape, classes=classes, args=args)

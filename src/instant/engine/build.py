@@ -110,8 +110,6 @@ def build_program(
     if recipe.mix:
         _refuse_mixing(recipe, built, split)
     learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
-    if device.type == "cuda" and split.train.is_images:
-        learner.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     weak, strong = policies
     near = None
     if recipe.neighbours and built.wants.second == "strong" and not split.train.is_images:
