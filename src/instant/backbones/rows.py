@@ -94,7 +94,7 @@ class _NormAct(torch.autograd.Function):
         scale = gamma * inverse
         shift = beta - mean * scale
         z = whole.to(gamma.dtype) * _column(scale) + _column(shift)
-        y = torch.where(z > 0, z, slope * z).to(whole.dtype)
+        y = F.leaky_relu(z, slope).to(whole.dtype)
         ctx.save_for_backward(whole, mean, inverse, scale, shift)
         ctx.rows, ctx.eps, ctx.slope = len(first), eps, slope
         ctx.mark_non_differentiable(y)
@@ -125,8 +125,8 @@ class _NormAct(torch.autograd.Function):
 
 
 def _before_activation(grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, slope: float) -> Tensor:
-    grad = grad.to(scale.dtype)
-    return torch.where(x * _column(scale) + _column(shift) > 0, grad, slope * grad)
+    z = x * _column(scale) + _column(shift)
+    return torch.ops.aten.leaky_relu_backward(grad.to(scale.dtype), z, slope, False)
 
 
 def _column(values: Tensor) -> Tensor:
