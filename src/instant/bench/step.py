@@ -27,6 +27,7 @@ from instant.data.sources import arrays
 from instant.data.split import Split
 from instant.engine.build import build_program
 from instant.engine.device import choose_device, choose_way, describe
+from instant.engine.heap import kept_heap
 from instant.engine.step import Program, convolutions
 from instant.types import Views
 
@@ -154,6 +155,7 @@ def measure(
             torch.cuda.empty_cache()
 
 
+@kept_heap
 def _measure(
     recipe: Recipe,
     split: Split,

@@ -21,6 +21,7 @@ from instant.data.split import Split
 from instant.engine.build import build_program
 from instant.engine.evaluate import evaluate
 from instant.engine.features import features_recipe
+from instant.engine.heap import kept_heap
 from instant.engine.interrupt import Interrupted, interrupt_flag
 from instant.engine.plain import plain_torch
 from instant.engine.step import Program
@@ -55,6 +56,7 @@ class Trained:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
+@kept_heap
 @plain_torch()
 def fit(
     recipe: Recipe,
