@@ -29,13 +29,13 @@ class SmallCNN(Backbone):
         channels, side = shape[0], min(shape[1:])
         self.stages = nn.Sequential()
         for number, wide in enumerate((width, 2 * width, 4 * width)):
-            if number > 0 and side >= 8:
-                self.stages.append(nn.MaxPool2d(2))
-                side //= 2
-            for incoming in (channels, wide):
+            for last, incoming in enumerate((channels, wide)):
                 self.stages.append(nn.Conv2d(incoming, wide, 3, padding=1, bias=False))
                 self.stages.append(nn.BatchNorm2d(wide, momentum=bn_momentum))
-                self.stages.append(nn.ReLU())
+                if last and number < 2 and side >= 8:
+                    self.stages.append(nn.MaxPool2d(2))  # before ReLU, which then has a quarter to do for the same
+                    side //= 2
+                self.stages.append(nn.ReLU(inplace=True))
             channels = wide
         self.head = linear_head(channels, classes)
         init_convolutions(self)
