@@ -135,6 +135,16 @@ def test_check_method_finds_a_host_synchronisation() -> None:
         check_method(named("wrong", lambda: Changed(lambda output: output._replace(loss=output.loss.cpu()))))
 
 
+def test_check_method_finds_a_tensor_that_stays_on_the_cpu() -> None:
+    weights = torch.ones(32)
+    for change in (
+        lambda output: output._replace(loss=output.loss * (weights * output.decision.weight).mean()),
+        lambda output: output._replace(metrics={"own": torch.tensor(1.0)}),
+    ):
+        with pytest.raises(AssertionError, match=r"^wrong: a tensor stays on the CPU .* \(register_buffer\)"):
+            check_method(named("wrong", lambda: Changed(change)))  # noqa: B023 (called at once)
+
+
 class Reports(Match):
     """FixMatch with metrics of its own."""
 

@@ -380,6 +380,17 @@ class NoNumber(Running):
         return torch.tensor(0.5), {"mean": self.mean * math.nan}
 
 
+class Behind(Rule):
+    """Breaks the contract: a tensor that is no buffer, which stays on the CPU when the rule goes to a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_class = torch.full((4,), 0.5)
+
+    def threshold(self, seen: Evidence):
+        return self.by_class[seen.probs.argmax(1)], {}
+
+
 class Chance(Rule):
     """Breaks the contract: draws its bar."""
 
@@ -462,6 +473,9 @@ WRONG = BARS | {
     Unsaved: "does not survive state_dict",
     UnsavedInPlace: "in place",
     NoNumber: "state 'mean' is not finite",
+    Behind: "a tensor stays on the CPU .*register_buffer",
+    returning("Constant", lambda seen: (torch.tensor(0.5), {})): "a tensor stays on the CPU .*register_buffer",
+    returning("Anew", lambda seen: (torch.full((32,), 0.5), {})): "a tensor stays on the CPU .* device=x.device",
 }
 
 
@@ -478,6 +492,12 @@ def test_training_says_what_is_wrong_with_a_bar(rule: type[Rule], way: str) -> N
     recipe, split = points("fixmatch", step=way)
     with pytest.raises(InputError, match=rf"^{rule.__name__}\..*{BARS[rule]}"):
         fit(recipe, split, method=lambda p: Match(rule()))
+
+
+def test_a_bar_on_another_device_is_a_sentence() -> None:
+    rule = returning("Constant", lambda seen: (torch.tensor(0.5), {}))()
+    with pytest.raises(InputError, match=r"^Constant\.threshold must return its bar on .* meta, got one on cpu"):
+        rule(Evidence(*(part if part is None else part.to("meta") for part in seen(PROBS))))
 
 
 def test_check_rule_leaves_a_right_rule_alone() -> None:

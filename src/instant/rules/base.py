@@ -22,11 +22,11 @@ class Rule(nn.Module):
 
     def forward(self, seen: Evidence) -> tuple[Selection, State]:
         confidence = seen.probs.amax(1)
-        threshold, state = _bar(self.threshold(seen), type(self).__name__, confidence.shape[0])
+        threshold, state = _bar(self.threshold(seen), type(self).__name__, confidence)
         return Selection((confidence >= threshold).float(), threshold.expand_as(confidence)), state
 
 
-def _bar(found: Any, name: str, rows: int) -> tuple[Tensor, State]:
+def _bar(found: Any, name: str, confidence: Tensor) -> tuple[Tensor, State]:
     """What `threshold` returned, or one sentence on what is wrong with it."""
     if not isinstance(found, tuple) or len(found) != 2:
         got = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
@@ -38,6 +38,12 @@ def _bar(found: Any, name: str, rows: int) -> tuple[Tensor, State]:
         )
     if not isinstance(threshold, Tensor):
         raise InputError(f"{name}.threshold must return its bar as a tensor, got {type(threshold).__name__}.")
+    if threshold.device != confidence.device:
+        raise InputError(
+            f"{name}.threshold must return its bar on the device of the samples, {confidence.device}, got one on "
+            f"{threshold.device}; make a constant a buffer (register_buffer)."
+        )
+    rows = confidence.shape[0]
     fits = threshold.ndim == 0 or (threshold.ndim == 1 and (threshold.shape[0] == rows or threshold.shape[0] == 1))
     if not fits:  # in this order an export, where the rows are any number, asks nothing about it
         raise InputError(

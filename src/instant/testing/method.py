@@ -27,6 +27,7 @@ from instant.testing.shared import (
     close,
     in_one_sentence,
     kind_of,
+    moves_whole,
     no_waiting,
     same,
     state_fits,
@@ -83,8 +84,9 @@ def check_method(
 
     Checked: the form of its output; that gradient reaches every weight of the student, and reaches it through the
     unlabelled samples; that the same input gives the same output; that state is returned, not written, fits the
-    buffers and survives a checkpoint; no host synchronisation; with `compiled` that the compiled step equals the
-    eager one on loss, gradient and state (to `atol`); with `learns` that a trivial problem is learnt that well.
+    buffers and survives a checkpoint; no host synchronisation; no tensor that stays on the CPU; with `compiled` that
+    the compiled step equals the eager one on loss, gradient and state (to `atol`); with `learns` that a trivial problem
+    is learnt that well.
     """
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
     # copies, all made before the first call: parts that two learners share would hide state that is kept in neither
@@ -119,6 +121,8 @@ def check_method(
         twin = copy.deepcopy(learner)
         with in_one_sentence(name), no_waiting(name):
             twin(given).loss.backward()
+    there = Views(*(part.to("meta") for part in views))
+    moves_whole(name, learner, lambda moved: _tensors(moved.method(moved.model, moved.judged, there)))
     if compiled:
         _check_compiled(method, views, output, gradients, name, atol, options)
     if learns is not None:
@@ -162,6 +166,10 @@ def _flat(output: Output, gradients: dict[str, Tensor | None]) -> dict[str, Tens
     parts = {"metric": output.metrics, "state": output.state, "decision": decided, "gradient of": gradients}
     named = {f"{part} {key}": value for part, held in parts.items() for key, value in held.items()}
     return {"loss": output.loss.detach(), **named}
+
+
+def _tensors(output: Output) -> list[Tensor]:
+    return [output.loss, *output.metrics.values(), *output.state.values(), *(output.decision or ())]
 
 
 def _check_form(output: Any, name: str) -> None:

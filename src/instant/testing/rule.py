@@ -24,6 +24,7 @@ from instant.testing.shared import (
     close,
     in_one_sentence,
     kind_of,
+    moves_whole,
     no_waiting,
     same,
     state_fits,
@@ -51,9 +52,9 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
     """Raise AssertionError with a sentence when a rule breaks the contract of `instant.rules.Rule`.
 
     Checked over three steps: shapes and ranges, rows decided independently of their order, no state written in
-    place, next state that fits the rule's buffers, a round trip of that state, no host synchronisation, and (with
-    `compiled`) that the compiled rule equals the eager one. With any `momentum` at 1, a row alone must be decided as
-    it is among others: labels are asked for one by one.
+    place, next state that fits the rule's buffers, a round trip of that state, no host synchronisation, no tensor that
+    stays on the CPU, and (with `compiled`) that the compiled rule equals the eager one. With any `momentum` at 1, a row
+    alone must be decided as it is among others: labels are asked for one by one.
     """
     name = type(rule).__name__
     fresh = copy.deepcopy(rule)  # as a resumed run builds it, before it has seen anything
@@ -87,6 +88,8 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
     twin = copy.deepcopy(rule)
     with in_one_sentence(name), no_waiting(name):
         twin(seen)
+    there = Evidence(*(part.to("meta") for part in seen if part is not None))
+    moves_whole(name, rule, lambda moved: _named(*moved(there)).values())
     if compiled:
         torch._dynamo.reset()
         fast = torch.compile(rule, fullgraph=True, dynamic=False, backend=backend())

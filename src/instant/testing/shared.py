@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -105,6 +106,21 @@ def no_waiting(name: str) -> Iterator[None]:
 
 class _CopyError(Exception):
     """A copy to the host."""
+
+
+def moves_whole(name: str, module: torch.nn.Module, ask: Callable[[Any], Iterable[Tensor]]) -> None:
+    """Ask a copy on a device without data, which stands for a GPU: nothing may stay behind on the CPU."""
+    sentence = (
+        f"{name}: a tensor stays on the CPU where all else is on a GPU; make what is constant a buffer "
+        "(register_buffer), and what is new with device=x.device"
+    )
+    try:
+        answers = list(ask(copy.deepcopy(module).to("meta")))
+    except Exception as error:
+        if isinstance(error, NotImplementedError) or "device" not in str(error):
+            return  # an operation that this device lacks, and others do not: the step was done before
+        raise AssertionError(sentence) from error
+    assert all(answer.is_meta for answer in answers), sentence
 
 
 class _NoCopies(TorchFunctionMode):
