@@ -145,6 +145,11 @@ def test_check_method_finds_a_tensor_that_stays_on_the_cpu() -> None:
             check_method(named("wrong", lambda: Changed(change)))  # noqa: B023 (called at once)
 
 
+def test_check_method_says_what_cannot_be_built() -> None:
+    with pytest.raises(AssertionError, match=r"^wrong: method=wrong could not be built .*keyword argument 'lam'"):
+        check_method(named("wrong", lambda: Match(Fixed(0.0), lam=3)))  # type: ignore[call-arg]
+
+
 class Reports(Match):
     """FixMatch with metrics of its own."""
 

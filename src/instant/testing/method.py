@@ -90,7 +90,8 @@ def check_method(
     """
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
     # copies, all made before the first call: parts that two learners share would hide state that is kept in neither
-    learner, again, restored = (copy.deepcopy(make_learner(method, seed=seed, **options)) for seed in (0, 0, 1))
+    with in_one_sentence(name):
+        learner, again, restored = (copy.deepcopy(make_learner(method, seed=seed, **options)) for seed in (0, 0, 1))
     views = make_views(learner.method)
 
     before = tensors_of(learner.method)
