@@ -149,6 +149,7 @@ def test_without_an_average_the_last_weights_are_judged() -> None:
         ({"method": "uda", "method.temperature": "0"}, "method.temperature=0 must be above 0."),
         ({"method": "mixmatch", "method.alpha": "0"}, "method.alpha=0 must be above 0."),
         ({"method": "dash", "method.period": "0"}, "method.period=0 must be above 0."),
+        ({"method": "dash", "method.warmup": "0"}, "method.warmup=0 leaves no step to measure the labelled loss"),
         ({"method": "softmatch", "method.momentum": "2"}, "method.momentum=2 must lie in [0, 1]."),
         ({"method": "pi_model", "method.ramp": "-1"}, "method.ramp=-1 must be 0 or more."),
         ({"method.bse": "1"}, "method.bse is not an option of instant; did you mean 'base'?"),

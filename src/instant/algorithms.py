@@ -133,6 +133,8 @@ def dash(
     `warmup` and `period` are shortened in proportion when the run is shorter than 204,800 steps.
     WRN: C10-40 84.67, C10-250 94.78, C100-400 45.26. ViT: C10-40 96.63.
     """
+    if not warmup > 0:
+        raise InputError(f"method.warmup={warmup} leaves no step to measure the labelled loss in; it must be above 0.")
     rule = Decaying(
         warmup=p.scaled(warmup),
         period=p.scaled(period),
