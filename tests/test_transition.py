@@ -8,6 +8,7 @@ import pytest
 import torch
 from runs import points
 
+from instant import random
 from instant.backbones import build
 from instant.engine.build import build_program
 from instant.errors import InputError
@@ -40,6 +41,23 @@ def sight(probs, other, label=None, above=None) -> Sight:
     probs = torch.tensor(probs)
     label = probs.argmax(1) if label is None else torch.tensor(label)
     return Sight(probs, torch.tensor(other), label, torch.zeros(len(probs)) if above is None else torch.tensor(above))
+
+
+@pytest.mark.parametrize("classes", [5, 10, 50])
+def test_a_head_learns_that_a_class_is_mistaken_however_many_there_are(classes: int) -> None:
+    """One sample a class; that of class 0 is always called 1, as the settings of training let T see it."""
+    features = random.normal(random.root(0), classes, 64)
+    y = torch.arange(classes)
+    called = y.clone()
+    called[0] = 1
+    head = TransitionHead(64, classes)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.01, momentum=0.9, weight_decay=head.decay)
+    for _ in range(500):
+        optimizer.zero_grad()
+        head.loss(head(features, features), y, called).backward()
+        optimizer.step()
+    found = head(features, features)[0, 0, 1]
+    assert found > 0.8, float(found)
 
 
 # -- one table --------------------------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ def instant(
     warmup         steps with threshold kappa_t and the plain loss: 0, or 10,240 (release)
     weight         lambda: 1, or 2 (what the release's second backward pass amounts to)
     transition_lr  learning rate of the estimator (SGD, momentum 0.9)
-    transition_decay  its weight decay; none: what suits the estimator, 0.1 for "head" and 0 for the others
+    transition_decay  its weight decay; none: what suits the estimator, 0.1 for "head" (at most 1 / K), 0 for the others
     confident      share of the unlabelled rows that T is fitted on too: those furthest above their threshold
     confident_from share of the run after which they are
 
