@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,14 +15,18 @@ from instant.engine.build import build_program
 from instant.errors import InputError
 from instant.learner import commit
 from instant.losses import forward_corrected
+from instant.match import Match
 from instant.methods import build_method
+from instant.rules import InstanceDependent, Relative
 from instant.rules.instance import instance_margin
+from instant.testing import check_method
 from instant.transition import (
     AnchorPoints,
     DualT,
     Identity,
     PartDependent,
     Sight,
+    Transition,
     TransitionHead,
     TransitionMatrix,
     Transitions,
@@ -58,6 +63,36 @@ def test_a_head_learns_that_a_class_is_mistaken_however_many_there_are(classes: 
         optimizer.step()
     found = head(features, features)[0, 0, 1]
     assert found > 0.8, float(found)
+
+
+class Given(Transition):
+    """An estimator of somebody's own, which returns what it is told to."""
+
+    def __init__(self, make: Callable[[torch.Tensor], object]) -> None:
+        super().__init__()
+        self.make = make
+
+    def forward(self, features, x):
+        return self.make(torch.eye(4, device=features.device))
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda eye: 0.9 * eye, "whose rows are 0 or more and sum to 1"),
+        (lambda eye: 2 * eye - 0.25, "whose rows are 0 or more and sum to 1"),
+        (lambda eye: eye * math.nan, "whose rows are 0 or more and sum to 1"),
+        (lambda eye: eye[0], r"of shape \(4, 4\) or \(32, 4, 4\), got \(4,\)"),
+        (lambda eye: (eye, {}), r"as a tensor, got \(Tensor, dict\)"),
+    ],
+)
+def test_check_method_looks_at_the_matrix(make: Callable[[torch.Tensor], object], sentence: str) -> None:
+    def own(p: Problem, *, make: Callable[[torch.Tensor], object] = lambda eye: eye) -> Match:
+        return Match(InstanceDependent(Relative(0.9)), transitions=Transitions(Given(make)))
+
+    check_method(own)
+    with pytest.raises(AssertionError, match=rf"^own: Given\.forward must return T\(x\),? ?{sentence}"):
+        check_method(own, make=make)
 
 
 # -- one table --------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from instant import random
 from instant.backbones import build
 from instant.engine.metrics import check_decision, check_metrics
 from instant.learner import Learner, commit
+from instant.match import Match
 from instant.methods import build_method, find_method, name_of
 from instant.testing.shared import (
     CLASSES,
@@ -82,11 +83,11 @@ def check_method(
 ) -> None:
     """Raise AssertionError with a sentence when a method breaks the contract of `instant.types.Method`.
 
-    Checked: the form of its output; that gradient reaches every weight of the student, and reaches it through the
-    unlabelled samples; that the same input gives the same output; that state is returned, not written, fits the
-    buffers and survives a checkpoint; no host synchronisation; no tensor that stays on the CPU; with `compiled` that
-    the compiled step equals the eager one on loss, gradient and state (to `atol`); with `learns` that a trivial problem
-    is learnt that well.
+    Checked: the form of its output and of T(x); that gradient reaches every weight of the student, and reaches it
+    through the unlabelled samples; that the same input gives the same output; that state is returned, not written, fits
+    the buffers and survives a checkpoint; no host synchronisation; no tensor that stays on the CPU; with `compiled`
+    that the compiled step equals the eager one on loss, gradient and state (to `atol`); with `learns` that a trivial
+    problem is learnt that well.
     """
     name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
     # copies, all made before the first call: parts that two learners share would hide state that is kept in neither
@@ -94,6 +95,7 @@ def check_method(
         learner, again, restored = (copy.deepcopy(make_learner(method, seed=seed, **options)) for seed in (0, 0, 1))
     views = make_views(learner.method)
 
+    _check_transition(copy.deepcopy(learner), views, name)
     before = tensors_of(learner.method)
     output, gradients = _backward(learner, views, name)
     _check_output(output, learner.method, name)
@@ -203,6 +205,21 @@ def _check_output(output: Output, method: Method, name: str) -> None:
     for field, top in (("index", POOL - 1), ("label", CLASSES - 1), ("weight", 1)):
         column = getattr(output.decision, field)
         assert bool(((column >= 0) & (column <= top)).all()), f"{name}: decision.{field} left [0, {top}]"
+
+
+def _check_transition(learner: Learner, views: Views, name: str) -> None:
+    """Thresholds and losses come out of any matrix, so that a step would not notice one that is no T(x)."""
+    if not isinstance(learner.method, Match) or learner.method.transitions is None:
+        return
+    estimator = learner.method.transitions.estimator
+    with in_one_sentence(name), torch.no_grad():
+        matrix = estimator(learner.student(views.x_w).features, views.x_w)
+    returned = f"{name}: {type(estimator).__name__}.forward must return T(x)"
+    one, each = (CLASSES, CLASSES), (ROWS, CLASSES, CLASSES)
+    assert isinstance(matrix, Tensor), f"{returned} as a tensor, got {kind_of(matrix)}"
+    assert matrix.shape in (one, each), f"{returned} of shape {one} or {each}, got {tuple(matrix.shape)}"
+    proper = (matrix >= 0).all() & ((matrix.sum(-1) - 1).abs() < 1e-4).all()
+    assert bool(proper), f"{returned}, whose rows are 0 or more and sum to 1, got rows that do not"
 
 
 def _check_unlabelled_gradient(learner: Learner, views: Views, name: str) -> None:
