@@ -642,6 +642,17 @@ class Remembers(Plain):
         return super().features(x) + self.seen
 
 
+class Stays(Plain):
+    """A constant that is no buffer."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(shape, classes)
+        self.shift = torch.full((8,), 0.5)
+
+    def features(self, x: Tensor) -> Tensor:
+        return super().features(x) + self.shift
+
+
 class Waits(Plain):
     def features(self, x: Tensor) -> Tensor:
         found = super().features(x)
@@ -671,6 +682,7 @@ class Differs(Plain):
         (SaysIndependent, "it says rows_are_independent, but in training a row depends on the others"),
         (Turns, "still rows are predicted otherwise than in one batch, after the others"),
         (Remembers, "its state does not survive state_dict"),
+        (Stays, "a tensor stays on the CPU where all else is on a GPU"),
         (Waits, "the step waits for the device"),
         (Misnames, "no_weight_decay names 'token', which is none of its parameters"),
         (Differs, "one seed gave two networks"),

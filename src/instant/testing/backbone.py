@@ -12,7 +12,7 @@ from instant import random
 from instant.backbones.base import Backbone
 from instant.backbones.own import try_out
 from instant.backbones.registry import BackboneFunction, backbone_name, build
-from instant.testing.shared import CLASSES, ROWS, SAVED, backend, close, in_one_sentence, no_waiting, same
+from instant.testing.shared import CLASSES, ROWS, SAVED, backend, close, in_one_sentence, moves_whole, no_waiting, same
 
 NEAR = {"rtol": 1e-4, "atol": 1e-4}  # sums in another order
 
@@ -31,8 +31,8 @@ def check_backbone(
     without; that gradient reaches every parameter; that weights are drawn from torch's generator and nothing is drawn
     later; that a row alone is predicted as it is among others, in evaluation always and in training where
     `rows_are_independent` says so; that still rows share the batch of the others; that its state survives a checkpoint;
-    that `no_weight_decay` and `layer_numbers` name parameters; no host synchronisation; with `compiled` that the
-    compiled network equals the eager one on predictions and gradient.
+    that `no_weight_decay` and `layer_numbers` name parameters; no host synchronisation; no tensor stays on the CPU;
+    with `compiled` that the compiled network equals the eager one on predictions and gradient.
     """
     name = backbone_name(backbone)
     network, again, other = (_make(backbone, shape, classes, seed, options, name) for seed in (0, 0, 1))
@@ -72,6 +72,7 @@ def check_backbone(
     twin = copy.deepcopy(network)
     with in_one_sentence(name), no_waiting(name):
         twin.train()(x).logits.sum().backward()
+    moves_whole(name, network, lambda moved: moved.train()(x.to("meta")))
     if compiled:
         torch._dynamo.reset()
         fast, slopes = _backward(network, x, name, compiled=True)
