@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -375,3 +376,18 @@ def test_the_table_of_labels_has_the_index_of_a_frame() -> None:
     assert rows.join(model.labels_frame())["label"].to_dict() == {"d": 5, "b": 5, "c": 7, "a": 7}
     model.fit(rows.to_numpy(), [5, -1, 7, -1])
     assert model.labels_frame().index.tolist() == [0, 1, 2, 3]
+
+
+def test_what_goes_wrong_is_a_warning_at_the_line_of_the_caller() -> None:
+    """What the command prints while it trains: here three quarters of the labels are of one class."""
+    x, truth, _ = blobs()
+    y = np.where((np.arange(150) < 80) & (truth != 2), truth, -1)
+    y[np.flatnonzero(y == 1)[6:]] = -1
+    model = InstanTClassifier(steps=2, random_state=0)
+    with pytest.warns(UserWarning, match="makes classes equally common, but the labels are not: .* of '0'") as found:
+        model.fit(x, y)
+    assert [warning.filename for warning in found] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(settings={"method.align_target": "labelled"}).fit(x, y)
+        InstanTClassifier(**QUICK).fit(*blobs()[::2])

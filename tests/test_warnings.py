@@ -154,14 +154,12 @@ def test_real_runs_that_go_wrong_say_so_once() -> None:
     """A base of 1 asks for certainty; untrained, FixMatch accepts everybody at 0.01 and nobody at 0.99."""
     stuck = told(*points("instant", **LONGER, **{"method.base": "1.0", "method.relative": "false"}))
     assert len(stuck) == 1
-    assert stuck[0].startswith("Warning: Thresholds are stuck at 1: since step")
+    assert stuck[0].startswith("Thresholds are stuck at 1: since step")
     open_gate = told(*points("fixmatch", **LONGER, **{"method.threshold": "0.01", "optim.lr": "0.0001"}))
-    assert any(
-        sentence.startswith("Warning: Nearly every unlabelled sample is accepted: 100.0 %") for sentence in open_gate
-    )
+    assert any(sentence.startswith("Nearly every unlabelled sample is accepted: 100.0 %") for sentence in open_gate)
     shut = told(*points("fixmatch", **LONGER, **{"method.threshold": "0.99", "optim.lr": "0.00001"}))
-    assert [sentence[:50] for sentence in shut if "flood" not in sentence] == [
-        "Warning: Almost no unlabelled sample is accepted: "
+    assert [sentence[:41] for sentence in shut if "flood" not in sentence] == [
+        "Almost no unlabelled sample is accepted: "
     ]
 
 
@@ -178,7 +176,7 @@ def test_a_real_flood() -> None:
     )
     said = told(recipe, split_for(recipe, arrays(x, y, x, y)))
     assert len(said) == 1
-    assert said[0].startswith("Warning: One class floods the others: ")
+    assert said[0].startswith("One class floods the others: ")
     assert "are called '0', which has 50 % of the labels" in said[0]
 
 

@@ -6,6 +6,7 @@ It builds a Recipe and calls the one `fit`; there is no second way of training.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from contextlib import nullcontext
 from typing import Any
 
@@ -33,6 +34,7 @@ from instant.match import Match
 from instant.progress import ProgressBar
 from instant.recipes import images as images_recipe
 from instant.recipes import vectors as vectors_recipe
+from instant.report.warnings import Watch
 
 DATA = "data and labels are X and y"
 # What `settings` does not take, and what is there instead: it would silently beat a parameter, or do nothing
@@ -295,12 +297,17 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"settings={self.settings!r} must be None or a dict, as {{'optim.lr': 0.05}}.")
 
     def _train(self, recipe: Recipe, split: Split, weights: dict[str, torch.Tensor] | None) -> Trained:
+        said: list[str] = []
         with ProgressBar(self.method) if self.verbose else nullcontext() as bar:
             try:
-                return fit(recipe, split, callbacks=[] if bar is None else [bar], weights=weights)
+                watching = [Watch(said.append), *([] if bar is None else [bar])]
+                trained = fit(recipe, split, callbacks=watching, weights=weights)
             except Interrupted as stop:
                 # Any other exception is to a search a setting that fails: it would go on with the next
                 raise KeyboardInterrupt(str(stop)) from None
+        for sentence in said:
+            warnings.warn(sentence, UserWarning, stacklevel=4)  # of the line that calls fit(X, y)
+        return trained
 
     def _last_weights(self, classes: np.ndarray, shape: tuple[int, ...], recipe: Recipe) -> dict[str, torch.Tensor]:
         before = _kind(self.classes_, self.shape_, self.recipe_)

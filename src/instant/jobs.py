@@ -46,7 +46,7 @@ def train_run(
 ) -> tuple[Trained, set[str]]:
     """Train into a folder, said and shown on the console; also returns the kinds of warnings that were told."""
     with ProgressBar(title or recipe.method, console) as bar:
-        watch = Watch(bar.note)
+        watch = Watch(lambda sentence: bar.note(f"Warning: {sentence}"))
         watching = [*callbacks, Announcement(run, console), bar, watch]
         trained = fit(recipe, split, run=run, resume=resume, force=force, callbacks=watching, mates=mates)
     return trained, watch.told

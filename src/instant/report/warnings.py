@@ -16,6 +16,7 @@ from torch import nn
 from instant.alignment import Alignment
 from instant.config import Recipe
 from instant.data.split import Split
+from instant.engine.build import SEEDING
 from instant.engine.fit import Callback
 from instant.match import Match
 from instant.methods import build_method, method_options
@@ -154,7 +155,7 @@ class Watch(Callback):
         for warning in warnings:
             if warning.kind not in self.told:
                 self.told.add(warning.kind)
-                self.tell(f"Warning: {warning.sentence}")
+                self.tell(warning.sentence)
 
 
 def flooding_records(records: Sequence[dict[str, Any]], recipe: Recipe, split: Split) -> list[Warn]:
@@ -187,6 +188,6 @@ def _alignment(recipe: Recipe, split: Split) -> Alignment | None:
         steps=recipe.steps,
         network=lambda outputs: nn.Linear(1, outputs),
     )
-    with torch.random.fork_rng(devices=[]):
+    with SEEDING, torch.random.fork_rng(devices=[]):  # others may be seeding in their threads
         method = build_method(recipe.method, problem, **recipe.method_options)
     return method.align if isinstance(method, Match) else None
