@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -116,7 +116,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> SemiSupervisedClassifier:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from all rows; y says which class the labelled ones are of.
 
         >>> model = InstanTClassifier(steps=30, random_state=0)
@@ -131,7 +131,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             self.__dict__ = before
             raise
 
-    def _fit(self, X: Any, y: Any) -> SemiSupervisedClassifier:
+    def _fit(self, X: Any, y: Any) -> Self:
         samples = read_samples(X, self, reset=True)
         labels, known = read_given(y)
         check_consistent_length(samples, labels)
@@ -365,6 +365,10 @@ class InstanTClassifier(SemiSupervisedClassifier):
     >>> model.labels_frame()["reason"][50].split(":")[0] in ("accepted", "refused")
     True
     """
+
+    thresholds_: np.ndarray  # never None: InstanT has a threshold, and a T
+    accepted_: np.ndarray
+    transition_: np.ndarray
 
     def __init__(
         self,
