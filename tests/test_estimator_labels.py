@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from runs import blobs
@@ -83,6 +84,16 @@ def test_whole_numbers_with_gaps_stay_exact(kind: str, as_given: Any) -> None:
     assert given.known.tolist() == [True, False, True, True]
     assert given.labels.dtype == np.int64
     assert given.labels[given.known].tolist() == [ids[0], ids[2], ids[1]]
+
+
+@pytest.mark.parametrize("as_given", [pa.array, lambda y: pa.chunked_array([y])], ids=["array", "chunked"])
+def test_whole_numbers_with_gaps_of_arrow_stay_exact(as_given: Any) -> None:
+    """polars' series go the same way."""
+    given = read_given(as_given([2**60 + 1, None, 2**60 + 2]))
+    assert given.known.tolist() == [True, False, True]
+    assert given.labels[given.known].tolist() == [2**60 + 1, 2**60 + 2]
+    assert read_given(as_given([True, None, False])).labels.dtype == bool
+    assert read_given(as_given(["cat", None, "dog"])).known.tolist() == [True, False, True]
 
 
 def test_whole_numbers_beyond_int64_stay_exact() -> None:

@@ -33,6 +33,8 @@ def read_given(y: Any) -> Given:
         y = y.detach().cpu().numpy()
     elif hasattr(y, "astype") and not isinstance(getattr(y, "dtype", None), np.dtype):
         y = np.asarray(y.astype(object))  # pandas' own kinds and frames: scikit-learn makes floats of whole numbers
+    elif not hasattr(y, "astype") and (listed := getattr(y, "to_list", getattr(y, "to_pylist", None))):
+        y = listed()  # polars and pyarrow: numpy makes floats of whole numbers with gaps
     y = one_by_one(y)
     if isinstance(y, np.ndarray) and y.dtype.kind == "T":  # numpy's own text, which scikit-learn does not know
         y = y.astype(object)
