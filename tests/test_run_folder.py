@@ -11,9 +11,11 @@ from runs import (
     assert_same_run,
     contents,
     model_bytes,
+    points,
     small,
 )
 
+from instant import load
 from instant.cli import main
 from instant.engine.fit import fit
 from instant.errors import InputError
@@ -108,3 +110,11 @@ def test_a_folder_that_cannot_be_made(below: str, tmp_path: Path, capsys: pytest
     assert "cannot be written" in complaint
     assert complaint.count("\n") == 1
     assert (tmp_path / "file").read_text() == "not a folder"
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_folder_is_named_as_it_is_loaded(kind: type, tmp_path: Path) -> None:
+    recipe, split = points(steps="4")
+    trained = fit(recipe, split, run=kind(tmp_path / "run"))
+    assert load(kind(tmp_path / "run")).predict(split.test.samples).shape == (30,)
+    assert fit(recipe, split, run=kind(tmp_path / "run"), resume=True).history == trained.history

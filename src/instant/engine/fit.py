@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -62,7 +63,7 @@ def fit(
     recipe: Recipe,
     split: Split,
     *,
-    run: Run | None = None,
+    run: Run | str | Path | None = None,
     resume: bool = False,
     force: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -72,7 +73,7 @@ def fit(
     weights: dict[str, Tensor] | None = None,
     mates: Sequence[Run] = (),
 ) -> Trained:
-    """Train; with a `run`, keep checkpoints, curves and results in its folder, and `resume` from there.
+    """Train; with a `run`, or its path, keep checkpoints, curves and results in its folder, and `resume` from there.
 
     A run that is already in the folder is only replaced with `force`, and only once the recipe is known to be good.
     `policies` (weak, strong), `method` and `backbone` stand in for what the recipe names, for functions that have no
@@ -80,6 +81,7 @@ def fit(
     are refused. `weights` are a network's to start from, instead of fresh ones. Where one of the `mates` has learnt the
     features that this run would learn (`contrast`), it gets a copy of them.
     """
+    run = run if run is None or isinstance(run, Run) else Run(run)
     recipe = recipe.suited(recipe.method if method is None else name_of(method))  # the folder keeps what is trained
     if backbone is not None:
         recipe = replace(recipe, backbone=backbone_name(backbone))

@@ -76,13 +76,12 @@ def load(
     >>> import numpy as np
     >>> import instant
     >>> from instant.recipes import vectors
-    >>> from instant.run import Run
     >>> x = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0, 0], [9, 9]], 30, axis=0)
     >>> y = np.where(np.arange(60) % 30 < 3, np.repeat(["low", "high"], 30), "")  # three labels a class
     >>> folder = tempfile.TemporaryDirectory()
     >>> split = instant.make_split(instant.arrays(x, y), labels=None)
     >>> settings = {"steps": "60", "batch": "6", "ratio": "2"}
-    >>> _ = instant.fit(vectors().override(settings), split, run=Run(folder.name))
+    >>> _ = instant.fit(vectors().override(settings), split, run=folder.name)
     >>> model = instant.load(folder.name)
     >>> model.predict([[0.5, 0.1], [8.9, 9.3]]).tolist()
     ['low', 'high']
