@@ -40,7 +40,7 @@ class Model:
         self._judge = judge.to(choose_device(device))
 
     def predict(self, x: Any) -> np.ndarray:
-        """The name of the most probable class of every sample."""
+        """The name of the most probable class of every sample: text, also where classes were given as numbers."""
         return np.array(self.classes)[self.predict_proba(x).argmax(1)]
 
     @plain_torch()
