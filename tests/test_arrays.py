@@ -142,6 +142,13 @@ def test_channels_decide_where_both_axes_could_be_colours():
     np.testing.assert_array_equal(arrays(x, [0, 1], channels="last").train.samples, x.transpose(0, 3, 1, 2))
 
 
+def test_one_channel_takes_one_number() -> None:
+    source = arrays(COLOUR[:, :1], [0, 1, 1, 0], mean=0.5, std=0.25)
+    assert (source.mean, source.std) == ((0.5,), (0.25,))
+    with pytest.raises(InputError, match="mean: expected 3 finite numbers, one a channel or feature"):
+        arrays(COLOUR, [0, 1, 1, 0], mean=0.5)
+
+
 def test_given_statistics_mirror_and_name():
     source = arrays(COLOUR, [0, 1, 1, 0], mean=[0.5] * 3, std=[0.25] * 3, mirror=False, name="mine")
     assert (source.mean, source.std, source.mirror, source.name) == ((0.5,) * 3, (0.25,) * 3, False, "mine")

@@ -27,8 +27,8 @@ def arrays(
     classes: Sequence[str] | None = None,
     name: str = "arrays",
     channels: Channels | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
     mirror: bool = True,
 ) -> Source:
     """A source from images (n, h, w), (n, h, w, c) or (n, c, h, w), uint8 or floats in [0, 1], or vectors (n, d).
@@ -246,10 +246,10 @@ def _share_a_unit(vectors: np.ndarray) -> bool:
     return bool(long < 10 * short)
 
 
-def _given(values: Sequence[float] | None, what: str, found: tuple[float, ...]) -> tuple[float, ...]:
+def _given(values: float | Sequence[float] | None, what: str, found: tuple[float, ...]) -> tuple[float, ...]:
     if values is None:
         return found
-    result = tuple(float(value) for value in values)
+    result = tuple(float(value) for value in np.atleast_1d(values))  # one number is that of the one channel
     if len(result) != len(found) or not np.isfinite(result).all() or (what == "std" and min(result) <= 0):
         sign = " above 0" if what == "std" else ""
         raise InputError(f"{what}: expected {len(found)} finite numbers{sign}, one a channel or feature, got {values}.")
