@@ -446,6 +446,15 @@ def test_help_does_not_wait_for_torch() -> None:
     assert subprocess.run([sys.executable, "-c", program], capture_output=True).returncode == 0
 
 
+def test_a_command_does_not_wait_for_what_it_does_not_use() -> None:
+    """Each of them takes half a second or more to import, beside torch's second."""
+    program = (
+        "import sys; import instant.listing, instant.run, instant.engine.build, instant.labelling.stream; "
+        "sys.exit(', '.join({'torch._dynamo', 'scipy.stats', 'pandas', 'sklearn'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stderr.strip() == ""
+
+
 def test_a_run_with_validation_says_what_it_costs(capsys: Capture, tmp_path: Path) -> None:
     assert main(["train", "digits", *TINY, "validation=20", "--out", "run"]) == 0
     out = capsys.readouterr().out

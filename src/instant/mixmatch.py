@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.stats import beta
+from scipy.special import betaincinv
 from torch import Tensor
 
 from instant import random
@@ -34,7 +34,7 @@ class MixMatch(Method):
     ) -> None:
         super().__init__()
         self.temperature, self.weight, self.ramp = temperature, weight, ramp
-        table = beta.ppf((np.arange(4096) + 0.5) / 4096, alpha, alpha).astype(np.float32)
+        table = betaincinv(alpha, alpha, (np.arange(4096) + 0.5) / 4096).astype(np.float32)
         self.register_buffer("quantiles", torch.from_numpy(table), persistent=False)
 
     def share(self, key: Tensor) -> Tensor:

@@ -23,6 +23,14 @@ def divergence(p: Tensor, logits: Tensor) -> Tensor:
     return F.kl_div(F.log_softmax(logits, dim=1), p, reduction="batchmean")
 
 
+def direction(logits: Callable[[Tensor], Tensor], x: Tensor, p: Tensor, key: Tensor, xi: float = 1e-2) -> Tensor:
+    """The unit direction in which the prediction at x, p, changes most, by one power iteration."""
+    d = xi * unit(random.normal(key, *x.shape))
+    d.requires_grad_()
+    (gradient,) = torch.autograd.grad(divergence(p, logits(x + d)), d)
+    return unit(gradient)
+
+
 class VAT(Method):
     """CE + weight_t * KL(p(x) || p(x + eps * r)) + entropy * H(p(x)), with r found by one power iteration.
 
@@ -41,14 +49,9 @@ class VAT(Method):
     ) -> None:
         super().__init__()
         self.eps, self.xi, self.entropy, self.weight, self.ramp = eps, xi, entropy, weight, ramp
-
-    @torch.compiler.disable  # the gradient inside the forward pass does not survive tracing
-    def direction(self, logits: Callable[[Tensor], Tensor], x: Tensor, p: Tensor, key: Tensor) -> Tensor:
-        """The unit direction in which the prediction at x, p, changes most, by one power iteration."""
-        d = self.xi * unit(random.normal(key, *x.shape))
-        d.requires_grad_()
-        (gradient,) = torch.autograd.grad(divergence(p, logits(x + d)), d)
-        return unit(gradient)
+        # The gradient inside the forward pass does not survive tracing. As a decorator, this would import torch's
+        # compiler for whoever imports a method
+        self.direction = torch.compiler.disable(direction)
 
     def forward(self, model: Network, teacher: Network, views: Views) -> Output:
         rows = [len(views.x_l), len(views.x_w)]
@@ -59,7 +62,7 @@ class VAT(Method):
         logits_l, logits_w = both(views.x_w)
         supervised = F.cross_entropy(logits_l, views.y_l)
         p = F.softmax(logits_w.detach(), dim=1)
-        r = self.direction(lambda x: both(x)[1], views.x_w, p, views.key)
+        r = self.direction(lambda x: both(x)[1], views.x_w, p, views.key, self.xi)
         adversarial = divergence(p, both(views.x_w + self.eps * r)[1])
         entropy = -(F.softmax(logits_w, dim=1) * F.log_softmax(logits_w, dim=1)).sum(1).mean()
         weight = ramped(self.weight, self.ramp, views.step)

@@ -10,8 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from instant.data.sources.labels import MADE_TEXT
 from instant.errors import InputError
 
@@ -79,10 +77,17 @@ def _place(path: Path, names: list[Any], places: list[int]) -> int | None:
 
 
 def _read_parquet(path: Path) -> FileTable:
+    import pandas as pd  # here, because every command imports this file and few read a parquet
+
     frame = pd.read_parquet(path)
+
+    def column(place: int) -> list[Any]:
+        values = frame.iloc[:, place]
+        return [None if gap else value for gap, value in zip(values.isna(), values.tolist())]
+
     file, label = _places(path, list(frame.columns))
-    files = None if file is None else ["" if pd.isna(value) else str(value) for value in frame.iloc[:, file]]
-    return FileTable(files, None if label is None else as_names(frame.iloc[:, label].tolist()))
+    files = None if file is None else ["" if value is None else str(value) for value in column(file)]
+    return FileTable(files, None if label is None else as_names(column(label)))
 
 
 def _read_csv(path: Path) -> FileTable:
@@ -183,7 +188,7 @@ def as_names(values: list[Any]) -> list[str]:
 
 def as_name(value: Any) -> str:
     """A label as text; empty where it says that there is none."""
-    if value is None or value is pd.NA or value is pd.NaT or value != value:
+    if value is None or value != value:
         return ""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
