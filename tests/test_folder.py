@@ -509,7 +509,11 @@ def test_a_class_with_one_label_and_a_class_without(tmp_path: Path) -> None:
         ),
         ("file, FILE,label\n000.png,1,cat\n001.png,2,dog\n", "expected one column file, got 'file' and ' FILE'"),
         ("file,label,label\n000.png,cat,1\n001.png,dog,2\n", "expected one column label, got 'label' and 'label'"),
-        ("file,note\n000.png,cat\n", "there is no column label"),
+        (
+            "file,note\n000.png,cat\n",
+            "there is no column label, and none called class or category or target or y. Rename the one that is meant",
+        ),
+        ("Datei;label\n000.png;cat\n", "there is no column file, and none called filename or .* or id. Rename"),
         ("", "cannot be read as a table of text .* saves one as CSV UTF-8"),
         ("file,label\n000.png,\xff\n", "cannot be read as a table"),
     ],
@@ -561,6 +565,23 @@ def test_a_table_of_which_no_file_can_be_used(tmp_path: Path, files: tuple[str, 
         with pytest.raises(InputError, match=re.escape(whole)):
             list_(flaws)
         assert [flaw.file for flaw in flaws] == named
+
+
+def test_a_folder_of_which_no_file_can_be_used_says_why(tmp_path: Path) -> None:
+    """As a telephone's, whose photos are no JPEG."""
+    table = photos(tmp_path / "p")
+    for folder in ("telephone", "links"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "telephone" / "IMG_1.HEIC").write_bytes(b"ftypheic")
+    (tmp_path / "telephone" / "IMG_1.MOV").write_bytes(b"ftypqt")
+    (tmp_path / "links" / "000.png").symlink_to(tmp_path / "p" / "000.png")
+    for folder, why in (
+        ("telephone", "'IMG_1.HEIC': images of this format are not read; save it as JPEG or PNG. Bring images"),
+        ("links", "'000.png': it is a link that leaves the folder; it is not read. Bring images"),
+    ):
+        for list_ in (lambda path: list_images(path, table, []), lambda path: list_unlabelled(path, [])):
+            with pytest.raises(InputError, match=re.escape(f"none of its files can be used; the first is {why}")):
+                list_(tmp_path / folder)
 
 
 def test_a_table_without_files(tmp_path: Path) -> None:

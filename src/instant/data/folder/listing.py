@@ -13,14 +13,17 @@ from typing import NamedTuple
 from instant.data.folder.labels import alike, match_labels, merge_spellings, ways
 from instant.data.folder.names import Names
 from instant.data.folder.problems import Flaw
-from instant.data.folder.table import FileTable, as_name, read_table
+from instant.data.folder.table import FILE, LABEL, FileTable, as_name, read_table
 from instant.errors import InputError
 
 IMAGES = frozenset(  # what the formats that are decoded are called; browsers and Windows save JPEG as .jfif
     {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".bmp", ".dib", ".gif", ".tif", ".tiff"}
     | {".pbm", ".pgm", ".ppm", ".pnm"}
 )
-UNREAD = frozenset({".heic", ".heif", ".avif", ".jxl", ".jp2", ".psd", ".svg", ".cr2", ".nef", ".arw", ".dng"})
+UNREAD = frozenset(
+    {".heic", ".heif", ".avif", ".jxl", ".jp2", ".psd", ".svg"}
+    | {".cr2", ".cr3", ".nef", ".arw", ".dng", ".orf", ".raf", ".rw2"}
+)
 LABELLED = ("labelled", "labeled")
 
 
@@ -66,11 +69,13 @@ def _find(path: Path, problems: list[Flaw]) -> tuple[Listing, FileTable | None]:
     if not names:
         if table is not None and table.files is not None:
             match_labels(table.files, [""] * len(table.files), names, root, problems)  # for why none can be used
-            if flaw := next(iter(problems[known:]), None):
-                raise InputError(
-                    f"{path}: none of its files can be used; the first is {flaw.file!r}: {flaw.reason}. Put the table "
-                    "into a folder above all of its images, or name the folder of the images instead."
-                )
+        if flaw := next(iter(problems[known:]), None):
+            remedy = "Put the table into a folder above all of its images, or name the folder of the images instead."
+            if table is None:
+                remedy = "Bring images that can be read, or name another folder."
+            raise InputError(
+                f"{path}: none of its files can be used; the first is {flaw.file!r}: {flaw.reason}. {remedy}"
+            )
         raise InputError(
             f"{path} holds no image files ({', '.join(sorted(IMAGES))}); name the folder or table of your images."
         )
@@ -130,8 +135,11 @@ def _labels(
             match_labels(table.files, [""] * len(table.files), names, root, problems)  # for what is not there
         table = read_table(label_file)
         if table.files is None or table.labels is None:
-            absent = "file" if table.files is None else "label"
-            raise InputError(f"{label_file}: expected the columns file and label, there is no column {absent}.")
+            absent = FILE if table.files is None else LABEL
+            raise InputError(
+                f"{label_file}: expected the columns file and label, there is no column {absent[0]}, and none called "
+                f"{' or '.join(absent[1:])}. Rename the one that is meant."
+            )
         if part := next((above[0] for _, above in _labelled_part(names) if len(above) > 1), None):
             problems.append(Flaw(part, "the classes its folders are named for are not used: --labels says the labels"))
     if table is not None and table.files is not None:
