@@ -459,6 +459,7 @@ def test_a_run_with_validation_says_what_it_costs(capsys: Capture, tmp_path: Pat
     assert main(["train", "digits", *TINY, "validation=20", "--out", "run"]) == 0
     out = capsys.readouterr().out
     assert "digits: 1417 images, 10 of them labelled, 20 more for validation: 30 labels in all; instant with" in out
+    assert next(line for line in out.splitlines() if "validation accuracy, last" in line).count(" % of 20 samples ")
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["label_budget"]["total"] == 30
 
 

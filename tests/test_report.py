@@ -147,8 +147,15 @@ def test_without_test_labels_validation_counts_and_without_both_nothing(facts: F
     page = Page(render(dataclasses.replace(facts, accuracy=compare(nothing, None))))
     assert "There are no test or validation labels, so accuracy is not known." in page.text["verdict"]
     assert (page.text["value"], page.text["baseline"]) == ("not known", "not known")
-    held = compare(nothing | {"validation_accuracy": 0.75}, {"accuracy_last": 0.9, "validation_accuracy": 0.5})
+    budget = {"label_budget": {"training": 10, "validation": 8, "total": 18}}
+    held = compare(nothing | budget | {"validation_accuracy": 0.75}, {"accuracy_last": 0.9, "validation_accuracy": 0.5})
     assert (held.value, held.baseline, held.measured_on) == (0.75, 0.5, "validation samples")
+    page = Page(render(dataclasses.replace(facts, accuracy=held)))
+    assert page.text["verdict"].endswith(
+        "25.00 points above the same network trained on the labelled samples alone. "
+        "Each of the 8 validation samples counts 12.50 points."
+    )
+    assert "accuracy on 8 validation samples" in page.text["accuracy"]
 
 
 def test_warnings_come_first(facts: Facts) -> None:

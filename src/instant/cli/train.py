@@ -199,7 +199,8 @@ def _print_summary(summary: dict[str, Any], run: object) -> None:
             ("  best over evaluations", percent(summary["accuracy_best"])),
         ]
     if summary["validation_accuracy"] is not None:
-        measured.append(("validation accuracy, last", percent(summary["validation_accuracy"])))
+        held = summary["label_budget"]["validation"]  # of few samples a percentage says little
+        measured.append(("validation accuracy, last", f"{percent(summary['validation_accuracy'])} of {held} samples"))
     table = Table(show_header=False)
     table.add_column()
     table.add_column(overflow="fold")

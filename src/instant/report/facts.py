@@ -30,6 +30,7 @@ class Accuracy:
     value: float | None
     baseline: float | None  # of the supervised baseline, where there is one
     is_baseline: bool  # the run itself uses labelled samples alone
+    held_out: int | None  # the number of validation samples, where it was measured on them; they may be few
 
     @property
     def verdict(self) -> str:
@@ -44,14 +45,14 @@ class Accuracy:
         if self.baseline is None:
             return "There is no supervised baseline to compare with yet."
         difference = 100 * (self.value - self.baseline)
-        if difference <= 0:
-            return (
-                f"Semi-supervised learning did not help here: labelled samples alone reach "
-                f"{100 * self.baseline:.2f} %, {-difference:.2f} points more."
-                if difference < 0
-                else "Semi-supervised learning did not help here: labelled samples alone reach the same accuracy."
-            )
-        return f"{difference:.2f} points above the same network trained on the labelled samples alone."
+        if difference > 0:
+            found = f"{difference:.2f} points above the same network trained on the labelled samples alone."
+        else:
+            more = f"{100 * self.baseline:.2f} %, {-difference:.2f} points more" if difference else "the same accuracy"
+            found = f"Semi-supervised learning did not help here: labelled samples alone reach {more}."
+        if self.held_out is None:
+            return found
+        return f"{found} Each of the {self.held_out} validation samples counts {100 / self.held_out:.2f} points."
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -139,6 +140,7 @@ def compare(summary: dict[str, Any], baseline: dict[str, Any] | None) -> Accurac
         value=summary.get(name),
         baseline=None if baseline is None else baseline.get(name),
         is_baseline=summary["method"] in REFERENCES,
+        held_out=summary["label_budget"]["validation"] if name == "validation_accuracy" else None,
     )
 
 
