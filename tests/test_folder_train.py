@@ -116,7 +116,8 @@ def test_a_run_is_not_evaluated_on_other_files(capsys: Capture) -> None:
     photos(Path("photos"), count=40, labelled=21)
     assert main(["train", "photos", *TINY, "--labels", "labels.csv", "--out", "run"]) == 0
     plain((1, 1, 1)).save("photos/000a.png")
-    assert "the samples of run have changed since it was begun" in refused(["evaluate", "run"], capsys)
+    for words in (["evaluate", "run"], ["label", "run", "--out", "found.csv"]):
+        assert "the samples of run have changed since it was begun, from 40 to 41; put them" in refused(words, capsys)
     Path("photos/000a.png").unlink()
     assert main(["evaluate", "run"]) == 0
     with open("labels.csv", "a") as file:  # more labels, the same photos: what was held out is still where it was

@@ -163,7 +163,7 @@ class Run(RunFiles):
         before, now = self.split_record(), split.record()
         labels = ("classes", "labelled", "targets", "validation", "validation_targets")
         relabelled = before["pool"] == now["pool"] and any(before[name] != now[name] for name in labels)
-        raise self._changed("labels" if relabelled else "samples")
+        raise self._changed("labels") if relabelled else self._changed("samples", len(split.train))
 
     def require_same_test(self, split: Split) -> None:
         """Refuse another test part: one curve, or one number, would be of two."""
@@ -177,11 +177,16 @@ class Run(RunFiles):
         pool = np.setdiff1d(np.arange(len(source.train)), kept["validation"])
         known = identify(kept["source"], source.classes, len(source.train), [*given, pool], source.files)
         if kept["hash"] != known or kept.get("content") not in (None, content_of(source.train, source.files)):
-            raise self._changed("samples")
+            raise self._changed("samples", len(source.train))
 
-    def _changed(self, what: str) -> InputError:
+    def _changed(self, what: str, number: int | None = None) -> InputError:
+        """`number`: how many there are now, which may say what happened."""
+        kept = self.split_record()
+        began = kept["pool"] + len(kept["validation"])
+        counted = "" if number in (None, began) else f", from {began:,} to {number:,}"
         return InputError(
-            f"the {what} of {self} have changed since it was begun; put them back as they were, or train again."
+            f"the {what} of {self} have changed since it was begun{counted}; put them back as they were, or train "
+            "again."
         )
 
     def require_free(self, *, force: bool = False) -> None:
