@@ -224,6 +224,10 @@ def test_the_upper_reference_wants_every_label() -> None:
             "labels=1395 is not divisible by the 10 classes; the split takes equally many a class. Ask for 1390.",
         ),
         (
+            {"labels": 1405},
+            "labels=1405 is not divisible by the 10 classes; the split takes equally many a class. Ask for 1390.",
+        ),
+        (
             {"labels": 10, "validation": 3},
             "validation=3 is not divisible by the 10 classes; the split takes equally many a class. Ask for 10.",
         ),

@@ -210,8 +210,9 @@ def _per_class(setting: str, total: int, classes: int, most: int) -> int:
             f"{setting}={total} is fewer than one a class: there are {classes} classes, ask for at least {classes}."
         )
     if total % classes:
-        below = total // classes * classes
-        choices = " or ".join(str(number) for number in (below, below + classes) if 0 < number <= max(most, classes))
+        most = max(most, classes)
+        below = min(total // classes * classes, most)
+        choices = " or ".join(str(number) for number in (below, below + classes) if 0 < number <= most)
         raise InputError(
             f"{setting}={total} is not divisible by the {classes} classes; the split takes equally many a class. "
             f"Ask for {choices}."
