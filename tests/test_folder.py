@@ -497,6 +497,7 @@ def test_a_class_with_one_label_and_a_class_without(tmp_path: Path) -> None:
     [
         ("file,label\n", "no file has a label"),
         ("file,label\n000.png,cat\n", "all labels are 'cat'"),
+        ("file,label\n000.png,1\n001.png,-1\n", r"all labels are '1' \(empty, NaN and -1 are unlabelled\); expected"),
         (
             "file,label\n0,cat\n1,dog\n2,\n",
             "l.csv: none of its 2 labels can be used; the first is of '0'. Write the paths",

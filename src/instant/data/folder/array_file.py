@@ -45,9 +45,10 @@ def read_arrays(path: Path, label_file: Path | None, problems: list[Flaw]) -> So
     labels = merge_spellings({f"row {row}": name for row, name in enumerate(names) if name}, problems)
     note_single(labels, problems)
     note_gaps(sorted(set(labels.values())), problems)
-    if len(set(labels.values())) < 2:
+    if (number := len(set(labels.values()))) < 2:
         raise InputError(
-            f"{label_file or path}: expected labels of two classes or more, got {len(set(labels.values()))}."
+            f"{label_file or path}: expected labels of two classes or more, got {number} (empty, NaN and -1 are "
+            "unlabelled). Label a few samples of each class."
         )
     known = [labels.get(f"row {row}", "") for row in range(len(names))]
     y_test = parts.get("y_test")

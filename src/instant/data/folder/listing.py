@@ -43,7 +43,10 @@ def list_images(path: Path, label_file: Path | None, problems: list[Flaw]) -> Li
     if len(set(labels.values())) < 2:
         what = "no file has a label" if not labels else f"all labels are {next(iter(labels.values()))!r}"
         where = label_file or path
-        raise InputError(f"{where}: {what}; expected labels of two classes or more. Label a few files of each class.")
+        raise InputError(
+            f"{where}: {what} (empty, NaN and -1 are unlabelled); expected labels of two classes or more. Label a few "
+            "files of each class."
+        )
     return listing._replace(labels=labels)
 
 
