@@ -113,6 +113,10 @@ class RunFiles:
     def resume_command(self) -> str:
         return f"instant train --resume {self.quoted}{self.own_code('{}=')}"
 
+    @property
+    def report_command(self) -> str:
+        return f"instant report {self.quoted}{self.own_code()}"
+
     def own_code(self, option: str = "--{} ") -> str:
         """What a command about this run has to say besides: method and backbone, where these are code of one's own."""
         with suppress(InputError):  # a damaged folder has its own sentence

@@ -81,7 +81,7 @@ def show_report(
             with ProgressBar("baseline", console) as bar:
                 train_baseline(run, split, callbacks=[bar], backbone=backbone)
         except Interrupted:
-            again = f"instant report {run.quoted} --with-baseline{run.own_code()}"
+            again = f"{run.report_command} --with-baseline"
             say(f"{run} is finished, and its report is written without a baseline; for one: {again}")
             raise
     path, facts = write_report(run, split, out, method=method, backbone=backbone)

@@ -82,9 +82,8 @@ def train(
     except Interrupted:
         raise
     except (Exception, KeyboardInterrupt) as error:  # whatever it is, the run is finished and kept
-        again = f"instant report {run.quoted}{run.own_code()}"
         why = "stopped" if isinstance(error, KeyboardInterrupt) else error
-        complain(f"the run is kept, but its report is not written ({why}); try again with: {again}")
+        complain(f"the run is kept, but its report is not written ({why}); try again with: {run.report_command}")
         if isinstance(error, KeyboardInterrupt):
             raise
 
@@ -122,9 +121,7 @@ def _moved(run: Run, settings: dict[str, str], labels: Path | None) -> None:
     from instant.engine.build import source_for, split_for
 
     if "data" not in settings and labels is None:
-        raise InputError(
-            f"{run} is finished; there is nothing to resume. See it with: instant report {run.quoted}{run.own_code()}"
-        )
+        raise InputError(f"{run} is finished; there is nothing to resume. See it with: {run.report_command}")
     method, backbone = settings.pop("method", None), settings.pop("backbone", None)
     recipe = run.moved(settings, labels)
     run.require_named(method, backbone)

@@ -112,8 +112,8 @@ def train_entry(entry: Entry, split: Split, plan: Plan, console: Console) -> Non
     try:
         _, facts = write_report(run, split, method=entry.method, backbone=entry.recipe.backbone)
     except Exception as error:  # the run is finished and kept
-        again = f"instant report {run.quoted}{run.own_code()}"
-        say(f"{run} is finished, but its report is not written ({error}); try again with: {again}", console)
+        said = f"{run} is finished, but its report is not written ({error}); try again with: {run.report_command}"
+        say(said, console)
         return
     for warning in facts.warnings:
         if warning.kind not in told:

@@ -115,7 +115,7 @@ def draw_sample(
     if not len(rows):
         raise InputError(
             f"{run} accepts no sample that nobody labelled, so there is nothing to certify; its report says why "
-            f"(instant report {run.quoted}{run.own_code()})."
+            f"({run.report_command})."
         )
     if not 1 <= count <= len(rows):
         raise InputError(f"--draw {count}: expected from 1 to {len(rows)}, the accepted samples of {run}.")

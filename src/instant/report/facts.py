@@ -80,8 +80,7 @@ class Facts:
         known = self.accuracy
         if known.value is None or known.baseline is not None or known.is_baseline:
             return None
-        run = Run(self.run)
-        return f"instant report {run.quoted}{run.own_code()} --with-baseline"
+        return f"{Run(self.run).report_command} --with-baseline"
 
     @property
     def accepted(self) -> np.ndarray | None:
