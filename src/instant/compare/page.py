@@ -9,10 +9,8 @@ from markupsafe import Markup
 
 from instant.compare.plan import Plan
 from instant.compare.results import Comparison, Result
-from instant.data.files import atomic
-from instant.errors import InputError
 from instant.report.charts import Series, line_chart
-from instant.report.page import points_of, template
+from instant.report.page import measures, points_of, save, template
 
 GOLDEN = 137.5  # degrees between the hues of two methods: none of the first dozen come near another
 DASHES = ("none", "6 3", "2 3", "8 3 2 3")
@@ -42,12 +40,7 @@ class Link(NamedTuple):
 
 def write_page(plan: Plan, found: Comparison) -> None:
     """Write the page of the runs that are finished into the folder of the comparison."""
-    text = render(plan, found)
-    try:
-        with atomic(plan.page) as file:
-            file.write(text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise InputError(f"{plan.page} cannot be written ({error.strerror or error}).") from error
+    save(plan.page, render(plan, found), "page")
 
 
 def render(plan: Plan, found: Comparison) -> str:
@@ -63,16 +56,10 @@ def render(plan: Plan, found: Comparison) -> str:
 
 def charts(plan: Plan, found: Comparison) -> list[Chart]:
     """Accuracy, utilisation and pseudo-label accuracy over the steps, as far as they are known."""
-    measured = "validation_accuracy" if found.measured_on == "validation samples" else "accuracy"
-    wanted = (
-        (measured, "Accuracy", f"on {found.measured_on}"),
-        ("utilisation", "Utilisation", "share of the unlabelled samples that count"),
-        ("pseudo_label_accuracy", "Pseudo-label accuracy", "share of accepted labels that are right"),
-    )
     histories = [(entry, entry.run.history()) for entry in plan.entries if entry.run.finished]
     steps = max(entry.recipe.steps for entry, _ in histories)
     drawn = []
-    for name, title, words in wanted:
+    for name, title, words in measures(found.measured_on):
         lines = [
             Series(f"{entry.method}, seed {entry.seed}", points, plan.methods.index(entry.method) + 1)
             for entry, records in histories

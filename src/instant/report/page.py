@@ -27,13 +27,17 @@ def write_report(
     """Write the report of a finished run, by default into its folder."""
     facts = collect(run, split, method, backbone)
     path = out or run.report_path
-    text = render(facts)
+    save(path, render(facts), "report")
+    return path, facts
+
+
+def save(path: Path, text: str, what: str) -> None:
+    """Write a page, whole or not at all."""
     try:
         with atomic(path) as file:
             file.write(text.encode("utf-8", "replace"))  # a path may hold what is no character
     except OSError as error:
-        raise InputError(f"the report cannot be written to {path} ({error.strerror or error}).") from error
-    return path, facts
+        raise InputError(f"the {what} cannot be written to {path} ({error.strerror or error}).") from error
 
 
 def render(facts: Facts) -> str:
@@ -78,21 +82,25 @@ class Curve(NamedTuple):
     chart: Markup
 
 
-def curves(facts: Facts) -> list[Curve]:
-    """Those of the paper's figure 3, as far as they are known: accuracy, utilisation, pseudo-label accuracy."""
-    measured = "validation_accuracy" if facts.accuracy.measured_on == "validation samples" else "accuracy"
-    wanted = (
-        (measured, "Accuracy", f"on {facts.accuracy.measured_on}"),
+def measures(measured_on: str | None) -> list[tuple[str, str, str]]:
+    """What the paper's figure 3 shows over the steps: how records call it, its title, its words."""
+    accuracy = "validation_accuracy" if measured_on == "validation samples" else "accuracy"
+    return [
+        (accuracy, "Accuracy", f"on {measured_on}"),
         ("utilisation", "Utilisation", "share of the unlabelled samples that count"),
         ("pseudo_label_accuracy", "Pseudo-label accuracy", "share of accepted labels that are right"),
-    )
+    ]
+
+
+def curves(facts: Facts) -> list[Curve]:
+    """Those of figure 3, as far as they are known, with the baseline's accuracy."""
     found = []
-    for name, title, words in wanted:
-        series = [Series(facts.recipe.method, points) for points in [points_of(name, facts.records)] if points]
-        if name == measured and (other := points_of(name, facts.baseline_records)):
+    for name, title, words in measures(facts.accuracy.measured_on):
+        series = _series(facts, name)
+        if title == "Accuracy" and (other := points_of(name, facts.baseline_records)):
             series.append(Series("supervised", other, 2))
-        found += _curve(facts, name, title, words, series)
-    return found
+        found.append(_curve(facts, name, title, words, series))
+    return [curve for curve in found if curve is not None]
 
 
 def threshold_curve(facts: Facts) -> Curve | None:
@@ -102,9 +110,8 @@ def threshold_curve(facts: Facts) -> Curve | None:
         Band("5-95 %", [(step, q[0], q[4]) for step, q in spread]),
         Band("25-75 %", [(step, q[1], q[3]) for step, q in spread]),
     ]
-    series = [Series(facts.recipe.method, points) for points in [points_of("threshold", facts.records)] if points]
     words = "mean over all samples; shaded: 5-95 % and 25-75 % of them"
-    return next(iter(_curve(facts, "threshold", "Threshold over time", words, series, bands)), None)
+    return _curve(facts, "threshold", "Threshold over time", words, _series(facts, "threshold"), bands)
 
 
 def class_thresholds(facts: Facts) -> Markup | None:
@@ -125,14 +132,18 @@ def points_of(name: str, records: Sequence[dict[str, Any]]) -> list[tuple[float,
     return [(record["step"], record[name]) for record in records if record.get(name) is not None]
 
 
+def _series(facts: Facts, name: str) -> list[Series]:
+    """The run's own line, where there is anything to draw."""
+    return [Series(facts.recipe.method, points)] if (points := points_of(name, facts.records)) else []
+
+
 def _curve(
     facts: Facts, name: str, title: str, words: str, series: list[Series], bands: Sequence[Band] = ()
-) -> list[Curve]:
-    """None or one."""
+) -> Curve | None:
     if not series:
-        return []
+        return None
     chart = line_chart(f"{title}, over the steps of training", series, bands=bands, steps=facts.recipe.steps)
-    return [Curve(name, title, words, series, series[0].points[-1][1], chart)]
+    return Curve(name, title, words, series, series[0].points[-1][1], chart)
 
 
 def thresholds_per_class(facts: Facts) -> Markup:
