@@ -27,6 +27,14 @@ def names_own_files(source: str, labels: Path | None) -> bool:
     return False
 
 
+def method_names(words: str) -> list[str]:
+    """The names in --methods a,b."""
+    names = [name.strip() for name in words.split(",")]
+    if not all(names):
+        raise InputError(f"--methods {words!r} has an empty name; write them as in instant,adamatch.")
+    return names
+
+
 def folder_name(*words: object) -> str:
     """What a run is of, as the name of its folder; package.module:function loses its colon."""
     return "-".join(map(str, words)).replace(":", "-")

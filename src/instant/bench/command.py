@@ -17,6 +17,7 @@ from instant.data.sources import load
 from instant.engine.build import split_for
 from instant.engine.device import choose_device, choose_way
 from instant.errors import InputError
+from instant.jobs import method_names
 from instant.methods import find_method
 from instant.recipes import DEFAULTS, resolve
 
@@ -80,10 +81,7 @@ def _names(methods: str | None, settings: dict[str, str]) -> list[str]:
         return [settings.get("method", "instant")]
     if "method" in settings:
         raise InputError(f"--methods {methods} and method={settings['method']} both name methods; give one of them.")
-    names = [name.strip() for name in methods.split(",")]
-    if not all(names):
-        raise InputError(f"--methods {methods!r} has an empty name; write them as in fixmatch,instant.")
-    return names
+    return method_names(methods)
 
 
 def _command(source: str, settings: dict[str, str], methods: str | None, steps: int | None, repeats: int | None) -> str:

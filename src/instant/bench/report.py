@@ -62,17 +62,17 @@ def check_csv(path: Path, columns: Sequence[str] = COLUMNS) -> None:
         raise InputError(f"--csv {path}: there is no folder {path.parent}; make it first.")
     if path.is_dir():
         raise InputError(f"--csv {path} is a folder; name a file in it.")
-    with _writing(path):
+    with writing_csv(path):
         lines = path.read_bytes().splitlines() if path.exists() else []
     if lines and lines[0] != ",".join(columns).encode():
         raise InputError(f"--csv {path} has other columns than these rows; name another file.")
-    with _writing(path), locked(path):
+    with writing_csv(path), locked(path):
         pass  # where no lock can lie, no row can
 
 
 def append_csv(path: Path, rows: list[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> None:
     """Add rows below those that are there; the file is whole at every moment."""
-    with _writing(path), locked(path):
+    with writing_csv(path), locked(path):
         before = path.read_bytes() if path.exists() else b""
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -84,7 +84,7 @@ def append_csv(path: Path, rows: list[dict[str, Any]], columns: Sequence[str] = 
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing_csv(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -41,12 +41,11 @@ def compare(
     from instant.compare.plan import make_plan
     from instant.compare.results import gather, require_csv, write_csv
     from instant.compare.train import train_plan
+    from instant.jobs import method_names
 
     shown = Console(stderr=True, emoji=False) if as_json else console
-    names = [name.strip() for name in methods.split(",")]
-    if not all(names):
-        raise InputError(f"--methods {methods!r} has an empty name; write them as in instant,adamatch.")
-    plan = make_plan(source, key_values(settings or []), methods=names, seeds=_numbers(seeds), out=out, labels=labels)
+    given = key_values(settings or [])
+    plan = make_plan(source, given, methods=method_names(methods), seeds=_numbers(seeds), out=out, labels=labels)
     if csv is not None:
         require_csv(csv, plan)
     if plan.choices:

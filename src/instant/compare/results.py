@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from instant.bench.report import check_csv
+from instant.bench.report import check_csv, writing_csv
 from instant.compare.plan import Entry, Plan
 from instant.compare.statistics import Mean, beyond_luck, mean_of, paired, verdict
 from instant.data.files import atomic
@@ -210,10 +210,7 @@ def require_csv(path: Path, plan: Plan) -> None:
 
 def write_csv(path: Path, results: Sequence[Result]) -> None:
     """A row a run; the file is whole at every moment."""
-    try:
-        with atomic(path, "w") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(Result._fields)
-            writer.writerows(results)
-    except OSError as error:
-        raise InputError(f"--csv {path} cannot be written ({error.strerror or error}); name another file.") from error
+    with writing_csv(path), atomic(path, "w") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Result._fields)
+        writer.writerows(results)
