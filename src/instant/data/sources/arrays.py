@@ -177,11 +177,16 @@ def _all_too_small(vectors: np.ndarray) -> bool:
     >>> _all_too_small(np.array([[1e-40, 1.0], [3e-40, 1.0]])), _all_too_small(np.array([[1e-40, 1.0], [3e-40, 2.0]]))
     (True, False)
     """
-    low, high = vectors[0].astype(np.float64), vectors[0].astype(np.float64)
+    return bool(0 < _spans(vectors).max() < TINY)
+
+
+def _spans(vectors: np.ndarray) -> np.ndarray:
+    """Largest less smallest value of every feature."""
+    low, high = vectors[0].copy(), vectors[0].copy()
     for part in blocks(vectors):
         np.minimum(low, part.min(axis=0), out=low)
         np.maximum(high, part.max(axis=0), out=high)
-    return bool(0 < (high - low).max() < TINY)
+    return np.subtract(high, low, dtype=np.float64)
 
 
 def _check_rounding(x: np.ndarray) -> None:
@@ -234,11 +239,7 @@ def _share_a_unit(vectors: np.ndarray) -> bool:
 
     Dividing each pixel by its own deviation would make those that are nearly always black the loudest.
     """
-    low, high = vectors[0].copy(), vectors[0].copy()
-    for part in blocks(vectors):
-        np.minimum(low, part.min(axis=0), out=low)
-        np.maximum(high, part.max(axis=0), out=high)
-    spans = np.subtract(high, low, dtype=np.float64)
+    spans = _spans(vectors)
     spans = spans[spans > 0]
     if len(spans) < MANY:
         return False
