@@ -43,9 +43,7 @@ def assert_arrived(target):
     assert os.listdir(target.parent) == [target.name], "no part, note or lock stays behind"
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"size": len(CONTENT)}, {"sha256": None, "md5": hashlib.md5(CONTENT).hexdigest()}]
-)
+@pytest.mark.parametrize("options", [{}, {"size": len(CONTENT)}])
 def test_plain(target, files, options):
     with serving(files=files) as server:
         assert get(server, target, **options) == target
@@ -251,12 +249,6 @@ def test_a_far_server_may_not_send_us_to_this_machine():
     check_address("https://example.com/b", came_from="https://example.com/a")
     with pytest.raises(InputError, match="Refusing"):
         check_address("http://127.0.0.1/b", came_from="https://example.com/a")
-
-
-def test_exactly_one_checksum(target):
-    for checksums in ({}, {"md5": "0", "sha256": "0"}):
-        with pytest.raises(TypeError, match="exactly one"):
-            fetch("https://example.com/a", target, **checksums)
 
 
 def test_two_at_once_transfer_once(target, files):

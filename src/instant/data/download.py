@@ -37,8 +37,7 @@ def fetch(
     url: str,
     target: Path,
     *,
-    sha256: str | None = None,
-    md5: str | None = None,
+    sha256: str,
     size: int | None = None,
     progress: bool = True,
     attempts: int = 5,
@@ -46,34 +45,31 @@ def fetch(
 ) -> Path:
     """Download `url` to `target` and return it; a file already there is only checked.
 
-    Exactly one of `sha256` and `md5` is the judge of the bytes. An interrupted download waits in
-    `<target>.part` and is continued by the next call. It gives up after `attempts` fruitless tries in a row,
-    the first two `pause` seconds apart, each later wait twice as long.
+    `sha256` is the judge of the bytes. An interrupted download waits in `<target>.part` and is continued by the
+    next call. It gives up after `attempts` fruitless tries in a row, the first two `pause` seconds apart, each
+    later wait twice as long.
     """
-    if (sha256 is None) == (md5 is None):
-        raise TypeError("fetch: give exactly one of sha256 and md5")
     check_address(url)
-    kind, expected = ("sha256", sha256) if sha256 is not None else ("md5", md5)
     part = _Part(target, url)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked(target):
             if target.exists():
-                got = _digest(target, kind)
-                if got == expected:
+                got = _digest(target)
+                if got == sha256:
                     return target
-                raise InputError(f"{target}: expected {kind} {expected}, got {got}. Delete it and run again.")
+                raise InputError(f"{target}: expected sha256 {sha256}, got {got}. Delete it and run again.")
             with reporting(f"Downloading {target.name}", f"from {url}", size, progress) as report:
                 in_pieces = _transfer(part, size, attempts, pause, report)
-                got = _digest(part.path, kind)
-                if got != expected and in_pieces:  # perhaps of two versions: once more, from the start
+                got = _digest(part.path)
+                if got != sha256 and in_pieces:  # perhaps of two versions: once more, from the start
                     part.drop()
                     _transfer(part, size, attempts, pause, report)
-                    got = _digest(part.path, kind)
-                if got != expected:
+                    got = _digest(part.path)
+                if got != sha256:
                     part.drop()
                     raise InputError(
-                        f"{target.name} from {url} has the wrong bytes: expected {kind} {expected}, got "
+                        f"{target.name} from {url} has the wrong bytes: expected sha256 {sha256}, got "
                         f"{got}. They were removed and nothing was unpacked. Try again later, or put a good copy "
                         f"in {target.parent}."
                     )
@@ -268,6 +264,6 @@ def _whole_number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
-def _digest(path: Path, kind: str) -> str:
+def _digest(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, kind).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
