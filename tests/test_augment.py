@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from instant import random
-from instant.augment import NoAugment, Strong, StrongVector, Weak, WeakVector, for_images, for_vectors, tables
+from instant.augment import Strong, StrongVector, Weak, WeakVector, for_images, for_vectors, tables
 from instant.augment import images as ops
 from instant.augment.policies import draw_operation
 from instant.errors import InputError
@@ -321,9 +321,7 @@ def test_strong_has_its_own_crop_under_the_key_of_the_weak_view():
     assert same.double().mean() < 0.15
 
 
-def test_no_augment_and_factories():
-    images = SETS["rgb"]
-    assert NoAugment()(images, random.root(0)) is images
+def test_factories():
     weak, strong = for_images(3, mirror=True)
     assert weak.mirror
     assert strong.weak.mirror

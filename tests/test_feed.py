@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from instant import random
-from instant.augment import NoAugment, for_images
+from instant.augment import for_images
 from instant.data import sampler
 from instant.data.feed import Feed, Normalise
 from instant.data.sampler import Sampler
@@ -91,8 +91,12 @@ def refuse(samples: Tensor, key: Tensor) -> Tensor:
     raise AssertionError("a view nobody wants was made")
 
 
+def as_it_is(samples: Tensor, key: Tensor) -> Tensor:
+    return samples
+
+
 def make_feed(split: Split, *, batch: int = 4, ratio: int = 3, wants: Wants | None = None, **changes: object) -> Feed:
-    settings = {"weak": NoAugment(), "strong": NoAugment(), "seed": 0} | changes
+    settings = {"weak": as_it_is, "strong": as_it_is, "seed": 0} | changes
     return Feed(split, batch=batch, ratio=ratio, wants=wants or Wants(), **settings)  # type: ignore[arg-type]
 
 

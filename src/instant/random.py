@@ -25,10 +25,9 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ (x >> 15)
 
 
-def root(seed: int, device: torch.device | str | None = None) -> Tensor:
+def root(seed: int) -> Tensor:
     """The key of a run; make it once, outside the step."""
-    words = torch.tensor([seed & _MASK, (seed >> 32) & _MASK], dtype=torch.int64, device=device)
-    return fold(words, 0x9E3779B9)
+    return fold(torch.tensor([seed & _MASK, (seed >> 32) & _MASK]), 0x9E3779B9)
 
 
 def fold(key: Tensor, number: int | Tensor) -> Tensor:

@@ -17,13 +17,6 @@ from instant.errors import InputError
 _FILL = {1: (123,), 3: (125, 123, 114)}
 
 
-class NoAugment(nn.Module):
-    """The samples as they are, for evaluation."""
-
-    def forward(self, samples: Tensor, key: Tensor) -> Tensor:
-        return samples
-
-
 class Weak(nn.Module):
     """Reflect-pad by a share of the side and crop back at random; mirror half of the images if `mirror`.
 

@@ -68,11 +68,10 @@ def init_convolutions(model: nn.Module) -> None:
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
-def check_momentum(bn_momentum: float) -> float:
+def check_momentum(bn_momentum: float) -> None:
     """The share of the new batch in the running statistics, torch's sense of the word."""
     if not 0 < bn_momentum <= 1:
         raise InputError(f"bn_momentum must lie in (0, 1], got {bn_momentum}")
-    return bn_momentum
 
 
 class DropPath(nn.Module):
@@ -84,14 +83,14 @@ class DropPath(nn.Module):
     step: Tensor
     key: Tensor
 
-    def __init__(self, rate: float, *, stream: int, seed: int = 0) -> None:
+    def __init__(self, rate: float, *, stream: int) -> None:
         super().__init__()
         if not 0 <= rate < 1:
             raise InputError(f"drop_path must lie in [0, 1), got {rate}")
         self.rate = rate
         self.stream = stream
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
-        self.register_buffer("key", random.root(seed), persistent=False)
+        self.register_buffer("key", random.root(0), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.rate == 0:

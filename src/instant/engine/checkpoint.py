@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -32,15 +31,13 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, str]) -
         ) from error
 
 
-def load_tensors(
-    path: Path, device: str | torch.device = "cpu", *, prefix: str = ""
-) -> tuple[dict[str, Tensor], dict[str, str]]:
+def load_tensors(path: Path, *, prefix: str = "") -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a file written by `write_tensors`; nothing in it can run code.
 
     With a `prefix` only tensors of such names are read, and named without it.
     """
     try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
+        with safe_open(path, framework="pt") as file:
             wanted = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
             return {name.removeprefix(prefix): file.get_tensor(name) for name in wanted}, file.metadata() or {}
     except (OSError, SafetensorError) as error:

@@ -39,9 +39,7 @@ def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, 
     return found
 
 
-def evaluate_run(
-    run: Run, source: Source, *, device: str = "auto", backbone: str | BackboneFunction | None = None
-) -> dict[str, Any]:
+def evaluate_run(run: Run, source: Source, *, backbone: str | BackboneFunction | None = None) -> dict[str, Any]:
     """Accuracy over all test samples and per class, from model.safetensors alone.
 
     Where no class of a test sample is known, over the validation part, which the run held out of training.
@@ -65,7 +63,7 @@ def evaluate_run(
         run.require_same_samples(source)
         part, store = "validation", source.train.take(np.array(split["validation"]))
         targets = np.array(split["validation_targets"])
-    where = choose_device(device)
+    where = choose_device("auto")
     normalise = Normalise(card["mean"], card["std"], images=store.is_images).to(where)
     probs = predict(network.to(where), store, normalise, device=where)
     known = torch.from_numpy(targets >= 0).to(where)

@@ -11,9 +11,9 @@ from instant.transition.base import Transition
 class TransitionMatrix(Transition):
     """Rows of scale * I + sigmoid(w), divided by their sums; w starts at -2, scale is 5 for K = 10, 10 for K = 100."""
 
-    def __init__(self, classes: int, *, scale: float | None = None) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
-        self.scale = scale if scale is not None else (10.0 if classes >= 100 else 5.0)
+        self.scale = 10.0 if classes >= 100 else 5.0
         self.weight = nn.Parameter(torch.full((classes, classes), -2.0))
 
     def forward(self, features: Tensor, x: Tensor) -> Tensor:
