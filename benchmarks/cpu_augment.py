@@ -5,7 +5,7 @@
 On two cores ours takes 12.8 ms and Pillow 39.7 ms: 3.1 x; on one core 18.5 and 63.1 ms of processor time: 3.4 x (torch
 2.13, Pillow 13, cpu_augment.txt). Of ours 34 % goes into levels (autocontrast, equalize, posterize, solarize in one
 table), 27 % into mixing (brightness, color, contrast, sharpness), 17 % into moving pixels, 11 % into the crop and 6 %
-into Cutout; alone, equalize and sharpness are the dearest operations.
+into Cutout.
 
 Both sides take the same 448 RGB images of 32 x 32 as bytes through the strong policy (reflected crop and mirroring,
 three of fourteen operations, Cutout) and give bytes (448, 3, 32, 32) back; the views are compared, and equal to the
@@ -23,7 +23,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -247,26 +246,6 @@ def parts(repeats: int) -> None:
         print(f"  {name:20} {1000 * seconds:7.2f} ms  {100 * seconds / total:4.0f} %")
 
 
-def single_operations(repeats: int) -> None:
-    torch.set_num_threads(1)
-    batch = smooth_images()
-    pictures = [Image.fromarray(array) for array in batch.permute(0, 2, 3, 1).contiguous().numpy()]
-    strength = random.integers(random.root(2), images.STRENGTHS, COUNT)
-    sides: dict[str, Callable[[], object]] = {}
-    for name in images.OPERATIONS:
-        amount = magnitudes(name, strength)
-        sides[name] = partial(getattr(images, name), batch, *([] if amount is None else [amount]))
-        amounts = [0.0] * COUNT if amount is None else amount.tolist()
-        sides[f"{name} by Pillow"] = partial(lambda f, v: list(map(f, pictures, v)), PILLOW[name], amounts)
-    median = interleaved(sides, repeats)
-    print(f"every operation alone over the {COUNT} images, one core, dearest of ours first:")
-    print(f"  {'operation':14} {'ours ms':>8} {'Pillow ms':>10} {'ratio':>6}")
-    for name in sorted(images.OPERATIONS, key=lambda name: -median[name]):
-        ours, theirs = median[name], median[f"{name} by Pillow"]
-        ratio = "" if name == "identity" else f"{theirs / ours:.1f}"
-        print(f"  {name:14} {1000 * ours:8.2f} {1000 * theirs:10.2f} {ratio:>6}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=41)
@@ -275,7 +254,6 @@ def main() -> None:
     print(f"torch {torch.__version__}, Pillow {PIL.__version__}, {cores} cores, {load:.1f} processes running before")
     whole_policy(options.repeats)
     parts(options.repeats)
-    single_operations(max(options.repeats // 4, 5))
 
 
 if __name__ == "__main__":

@@ -8,21 +8,6 @@ import torch
 from torch import Tensor
 
 
-def move(
-    images: Tensor,
-    *,
-    degrees: Tensor | None = None,
-    shear_x: Tensor | None = None,
-    shear_y: Tensor | None = None,
-    share_x: Tensor | None = None,
-    share_y: Tensor | None = None,
-) -> Tensor:
-    """Rotate (counter-clockwise, about the centre), shear or shift each image; nearest pixel, black outside."""
-    still = torch.zeros(len(images), device=images.device)
-    moves = [still if amount is None else amount for amount in (degrees, shear_x, shear_y, share_x, share_y)]
-    return follow(images, path(*moves, height=images.shape[-2], width=images.shape[-1]))
-
-
 def path(
     degrees: Tensor, shear_x: Tensor, shear_y: Tensor, share_x: Tensor, share_y: Tensor, *, height: int, width: int
 ) -> Tensor:

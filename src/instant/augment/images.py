@@ -6,8 +6,9 @@ the other families the image meets the identity. Shapes are fixed and the host w
 nobody to wait for, and a pass takes just the images that need it.
 
 >>> images = torch.full((2, 3, 8, 8), 100, dtype=torch.uint8)
->>> brightness(images, torch.tensor([0.5, 1.0]))[:, 0, 0, 0]
-tensor([ 50, 100], dtype=torch.uint8)
+>>> solarize = torch.full((2,), OPERATIONS.index("solarize"))
+>>> apply(images, solarize, torch.tensor([0, STRENGTHS // 2]))[:, 0, 0, 0]  # from 0 on, and from 128 on
+tensor([155, 100], dtype=torch.uint8)
 """
 
 from __future__ import annotations
@@ -39,80 +40,6 @@ OPERATIONS = (
 )
 STRENGTHS = 2**16
 """Strengths are integers below this; `apply` maps them onto the range of the operation drawn."""
-
-
-def autocontrast(images: Tensor) -> Tensor:
-    """Stretch every channel to the full range."""
-    pixels = images.flatten(2)
-    table = tables.stretch(tables.identity_table(images.device), *tables.extremes(pixels))
-    return tables.look_up(table, pixels.long()).view(images.shape)
-
-
-def brightness(images: Tensor, factor: Tensor) -> Tensor:
-    """0 is black, 1 the image."""
-    return tables.blend(torch.zeros_like(images), images, _per_pixel(factor))
-
-
-def color(images: Tensor, factor: Tensor) -> Tensor:
-    """0 is grey, 1 the image."""
-    return tables.blend(tables.luma(images), images, _per_pixel(factor))
-
-
-def contrast(images: Tensor, factor: Tensor) -> Tensor:
-    """0 is the mean grey everywhere, 1 the image."""
-    return tables.blend(tables.mean_level(tables.luma(images)), images, _per_pixel(factor))
-
-
-def equalize(images: Tensor) -> Tensor:
-    """Flatten the histogram of every channel."""
-    pixels = images.flatten(2)
-    index = pixels.long()
-    return tables.look_up(tables.equalize_table(index, tables.extremes(pixels)[1]), index).view(images.shape)
-
-
-def identity(images: Tensor) -> Tensor:
-    """The images themselves."""
-    return images
-
-
-def posterize(images: Tensor, bits: Tensor) -> Tensor:
-    """Keep the top `bits` bits, an integer tensor with values 1 to 8."""
-    return tables.posterize(images, _per_pixel(bits))
-
-
-def rotate(images: Tensor, degrees: Tensor) -> Tensor:
-    """Counter-clockwise about the centre."""
-    return geometry.move(images, degrees=degrees)
-
-
-def sharpness(images: Tensor, factor: Tensor) -> Tensor:
-    """0 is smoothed, 1 the image."""
-    return tables.blend(smooth(images), images, _per_pixel(factor))
-
-
-def shear_x(images: Tensor, amount: Tensor) -> Tensor:
-    """Shift every row by `amount` times its height in the image."""
-    return geometry.move(images, shear_x=amount)
-
-
-def shear_y(images: Tensor, amount: Tensor) -> Tensor:
-    """Shift every column by `amount` times its distance from the left."""
-    return geometry.move(images, shear_y=amount)
-
-
-def solarize(images: Tensor, threshold: Tensor) -> Tensor:
-    """Invert the levels at or above the threshold."""
-    return tables.solarize(images, _per_pixel(threshold))
-
-
-def translate_x(images: Tensor, share: Tensor) -> Tensor:
-    """Shift left by a share of the width."""
-    return geometry.move(images, share_x=share)
-
-
-def translate_y(images: Tensor, share: Tensor) -> Tensor:
-    """Shift up by a share of the height."""
-    return geometry.move(images, share_y=share)
 
 
 def smooth(images: Tensor) -> Tensor:
@@ -230,7 +157,7 @@ def mix(images: Tensor, amounts: Amounts) -> Tensor:
     share, smoothed, greyed, flattened = (_per_pixel(amount) for amount in amounts[4:8])
     grey = tables.luma(images)
     other = (smooth(images) * smoothed).add_(grey * greyed).add_(tables.mean_level(grey) * flattened)
-    return tables.to_bytes(other.float().lerp_(images.float(), share))  # `blend`; every step is exact here
+    return tables.to_bytes(other.float().lerp_(images.float(), share))  # `Image.blend`; every step is exact here
 
 
 def move(images: Tensor, amounts: Amounts) -> Tensor:

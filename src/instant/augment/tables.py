@@ -24,12 +24,6 @@ def choose(condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     return no ^ ((no ^ yes) & (condition.to(torch.uint8) * 255))
 
 
-def blend(degenerate: Tensor, original: Tensor, factor: Tensor) -> Tensor:
-    """`Image.blend`: degenerate + factor * (original - degenerate) in float32, clipped, cut to an integer."""
-    start = degenerate.float()
-    return to_bytes(original.float().sub_(start).mul_(factor).add_(start).clamp_(0, 255))
-
-
 def luma(images: Tensor) -> Tensor:
     """Pillow's conversion to mode "L", (B, 1, H, W); its 16-bit fixed point fits float32 exactly."""
     if images.shape[1] == 1:
