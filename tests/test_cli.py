@@ -120,7 +120,7 @@ def refused(words: list[str], capsys: Capture) -> str:
         ("backbone.width=true", "backbone.width=True of small_cnn must be a whole number, for example 64."),
         ("backbone.width=1e9", "backbone.width=1000000000.0 of small_cnn must be a whole number, for example 64."),
         ("operations=101", "operations=101 must be at most 100"),
-        ("backbone.width=99999999", "small_cnn cannot be built with backbone.width=99999999"),
+        ("backbone.width=99999999999", "small_cnn cannot be built with backbone.width=99999999999"),
         ("noise=0.2", "noise= is for vectors, and digits has images; leave it out."),
         ("neighbours=5", "neighbours= is for vectors, and digits has images; leave it out."),
         ("backbone.bn_momentum=2", "bn_momentum must lie in (0, 1], got 2"),

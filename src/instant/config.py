@@ -14,6 +14,7 @@ from instant.data.split import Draw
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 from instant.kinds import misfit
+from instant.methods import options_of_ours
 
 Step = Literal["auto", "eager", "compiled", "captured"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -242,18 +243,10 @@ def literal(text: str) -> Any:
 def _leaf(owner: type, name: str, text: str, key: str, method: str = "") -> dict[str, Any]:
     hints = typing.get_type_hints(owner)
     if name not in hints or (owner is Recipe and name in APART):
-        known = {*keys(), *_options_of(method)}
+        known = {*keys(), *(f"method.{option}" for option in options_of_ours(method))}
         inner = next((word for word in (f"optim.{key}", f"method.{key}") if word in known), None)
         raise InputError(f"{key!r} is not a setting; {f'did you mean {inner!r}?' if inner else nearest(key, keys())}")
     return {name: _parse(hints[name], text, key)}
-
-
-def _options_of(method: str) -> list[str]:
-    """What may be set of one of our methods; one of the user's own is code, and not loaded for a hint."""
-    from instant.algorithms import METHODS
-    from instant.methods import method_options
-
-    return [f"method.{name}" for name in method_options(method)] if method in METHODS else []
 
 
 def _parse(kind: Any, text: str, key: str) -> Any:

@@ -51,6 +51,11 @@ def method_options(name: str | MethodFunction) -> dict[str, object]:
     return {p.name: p.default for p in _parameters(name) if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
+def options_of_ours(name: str) -> dict[str, object]:
+    """Of one of our methods; what an option of another's means only its author knows, and its code is not loaded."""
+    return method_options(name) if name in METHODS else {}
+
+
 def takes_any_option(name: str | MethodFunction) -> bool:
     """Does it end in `**options`, as a method does that hands them on to another?"""
     return any(p.kind is p.VAR_KEYWORD for p in _parameters(name))

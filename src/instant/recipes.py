@@ -18,7 +18,7 @@ from instant.config import Recipe, no_suggestion, refuse_ignored
 from instant.data.sources import refuse_data
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
-from instant.methods import find_method, method_options
+from instant.methods import find_method, options_of_ours
 from instant.published import CELLS, Cell
 
 # The methods without strong views see one unlabelled sample a labelled one
@@ -34,12 +34,12 @@ def _recipe(source: str, labels: int | None, method: str, suggest: Suggest, sett
 
 def _quick_means(method: str) -> dict[str, Any]:
     """Running means that follow faster than the published 0.999, which in 600 steps would still be half its start."""
-    return {"method.momentum": 0.98} if "momentum" in _options(method) else {}
+    return {"method.momentum": 0.98} if "momentum" in options_of_ours(method) else {}
 
 
 def _slow_transition(method: str) -> dict[str, Any]:
     """T(x) would else take the classifier's first mistakes for a rule, and the corrected loss turn whole classes."""
-    return {"method.transition_lr": 0.001} if _options(method).get("trained_on") == "labelled" else {}
+    return {"method.transition_lr": 0.001} if options_of_ours(method).get("trained_on") == "labelled" else {}
 
 
 def _bar_by_class(method: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _bar_by_class(method: str) -> dict[str, Any]:
     FreeMatch's bar takes its place, low at first and another for each class, which makes alignment needless. Ablations
     keep what they are named after.
     """
-    has = _options(method)
+    has = options_of_ours(method)
     whole = has.get("kappa") == "labelled" and has.get("relative") and has.get("align")
     return {"method.kappa": "self_adaptive", "method.base": 1.0, "method.align": False} if whole else {}
 
@@ -86,11 +86,6 @@ def _classic_ratio(others: Suggest, method: str) -> dict[str, Any]:
 def _pretrained_average(method: str) -> dict[str, Any]:
     """Averaged weights are for MeanTeacher alone."""
     return {"ema": 0.999 if method == "mean_teacher" else 0.0} | _mixmatch_weight(10.0, method)
-
-
-def _options(method: str) -> dict[str, object]:
-    """Of a method of ours; what an option of another's means, only its author knows."""
-    return method_options(method) if method in METHODS else {}
 
 
 def classic(source: str, labels: int | None, method: str, suggest: Suggest = no_suggestion, **changes: Any) -> Recipe:
