@@ -32,9 +32,16 @@ VARIANTS = {name: (name, {}) for name in METHODS} | {
 }
 
 
+# Of parts that others here have: they are compiled as far as a trap may lie for state, and not to machine code again
+OF_THE_SAME_PARTS = ("fully_supervised", "pi_model", "instant_1", "instant_2", "instant_3", "instant_class")
+OF_THE_SAME_PARTS += ("instant, uncorrected", "instant, anchor")
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_method_keeps_the_contract(variant: str) -> None:
+def test_method_keeps_the_contract(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, options = VARIANTS[variant]
+    if variant in OF_THE_SAME_PARTS:
+        monkeypatch.setattr("instant.testing.method.backend", lambda: "aot_eager")
     # VAT scales a gradient of almost nothing to length one, and rounding differences with it
     check_method(name, compiled=True, atol=1e-3 if name == "vat" else 1e-5, **options)
 
