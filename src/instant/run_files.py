@@ -1,16 +1,6 @@
 """The files of a run folder: how each is called, read, checked and written.
 
-recipe.json, split.json    what was asked for, and who was labelled
-metrics.jsonl              one line per logging interval: the curves
-checkpoint/                what is needed to resume exactly
-model.safetensors, .json   the trained network and how to rebuild it: what is shared
-reference.safetensors      what the thresholds rest on: probabilities of the labelled samples
-summary.json               the results; written last, so its presence means that the run is finished
-audit.json                 which accepted samples were drawn for a person to check, if any were
-report.html                the page that shows the run
-baseline/                  a run folder of its own: the supervised baseline, if it was trained
-features/                  another one: the network after learning without labels, if it did (`contrast`)
-problems.csv               files and labels of the user's own that could not be used as they are, if there were any
+What is in each is said in docs/architecture.md.
 """
 
 from __future__ import annotations
