@@ -40,7 +40,7 @@ QUICK = {"steps": 60, "random_state": 0}
 EXEMPT = {"check_classifiers_classes": "-1 means unlabelled"}
 
 
-@pytest.mark.parametrize("model", [InstanTClassifier(steps=60), SemiSupervisedClassifier("freematch", steps=60)])
+@pytest.mark.parametrize("model", [InstanTClassifier(steps=20), SemiSupervisedClassifier("freematch", steps=20)])
 @pytest.mark.filterwarnings("ignore")
 def test_what_scikit_learn_asks_of_every_estimator(model: Any) -> None:
     found = estimator_checks.check_estimator(model, expected_failed_checks=EXEMPT, on_skip=None)
