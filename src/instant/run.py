@@ -208,7 +208,7 @@ class Run(RunFiles):
     def require_not_its_own(self, out: Path) -> None:
         """Refuse to write over the run, or its labels or samples, also where that is asked for."""
         recipe, page = self.recipe(), Path("report.html")
-        own = [(f"{name}", self.path / name) for name in FILES if name != page]  # a page may be made anew
+        own = [(str(name), self.path / name) for name in FILES if name != page]  # a page may be made anew
         for what, file in (("labels", recipe.label_file), ("samples", recipe.data), *own):
             if file is not None and out.resolve() == Path(file).resolve():
                 raise InputError(f"{out} would replace the {what} of {self}; choose another name.")

@@ -154,7 +154,7 @@ def relevel(images: Tensor, amounts: Amounts) -> Tensor:
 
 def mix(images: Tensor, amounts: Amounts) -> Tensor:
     """The operations that mix the image with another one: itself smoothed, its greys, its mean grey, or black."""
-    share, smoothed, greyed, flattened = (_per_pixel(amount) for amount in amounts[4:8])
+    share, smoothed, greyed, flattened = (amount.view(-1, 1, 1, 1) for amount in amounts[4:8])
     grey = tables.luma(images)
     other = (smooth(images) * smoothed).add_(grey * greyed).add_(tables.mean_level(grey) * flattened)
     return tables.to_bytes(other.float().lerp_(images.float(), share))  # `Image.blend`; every step is exact here
@@ -175,7 +175,3 @@ def between(strength: Tensor, low: float, high: float) -> Tensor:
     """
     first, last = round(low * 2**14), round(high * 2**14)
     return (first + strength * (last - first) // STRENGTHS).float() / 2**14
-
-
-def _per_pixel(per_image: Tensor) -> Tensor:
-    return per_image.view(-1, 1, 1, 1)

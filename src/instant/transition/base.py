@@ -38,7 +38,8 @@ class Transition(nn.Module):
 
     def loss(self, matrix: Tensor, y: Tensor, predicted: Tensor, weight: Tensor | None = None) -> Tensor:
         """-mean log T(x)[y, predicted] (InstanT eq. 7): of each row its class and the current hard prediction."""
-        rows = matrix[y] if matrix.ndim == 2 else matrix.gather(1, _rows(y, matrix)).squeeze(1)
+        place = y.view(-1, 1, 1).expand(-1, 1, matrix.shape[-1])
+        rows = matrix[y] if matrix.ndim == 2 else matrix.gather(1, place).squeeze(1)
         surprise = -rows.gather(1, predicted.unsqueeze(1)).clamp_min(1e-12).log()
         if weight is None:
             return surprise.mean()
@@ -51,10 +52,6 @@ class Transition(nn.Module):
     def observe(self, sight: Sight) -> State:
         """The next values of the estimator's buffers."""
         return {}
-
-
-def _rows(y: Tensor, matrix: Tensor) -> Tensor:
-    return y.view(-1, 1, 1).expand(-1, 1, matrix.shape[2])
 
 
 def inflow(matrix: Tensor, k: Tensor) -> Tensor:

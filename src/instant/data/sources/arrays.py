@@ -171,15 +171,6 @@ def lost_in_float32(vectors: np.ndarray) -> np.ndarray:
     return lost
 
 
-def _all_too_small(vectors: np.ndarray) -> bool:
-    """Whether features vary, but every one of them by less than float32 computes with.
-
-    >>> _all_too_small(np.array([[1e-40, 1.0], [3e-40, 1.0]])), _all_too_small(np.array([[1e-40, 1.0], [3e-40, 2.0]]))
-    (True, False)
-    """
-    return bool(0 < _spans(vectors).max() < TINY)
-
-
 def _spans(vectors: np.ndarray) -> np.ndarray:
     """Largest less smallest value of every feature."""
     low, high = vectors[0].copy(), vectors[0].copy()
@@ -191,7 +182,7 @@ def _spans(vectors: np.ndarray) -> np.ndarray:
 
 def _check_rounding(x: np.ndarray) -> None:
     """Refuse what would be lost: a run has no place for an origin to count new samples from."""
-    if _all_too_small(x):
+    if 0 < _spans(x).max() < TINY:
         raise InputError(
             f"x: all columns vary by less than {TINY:g}, which float32 does not tell from a constant. Multiply them by "
             "a power of ten, here and in all samples to come."
