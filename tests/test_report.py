@@ -22,11 +22,10 @@ from instant.data.split import Split
 from instant.engine.fit import Callback, fit
 from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
-from instant.labelling.judge import load_judge
 from instant.progress import ProgressBar
 from instant.report.baseline import find_baseline, train_baseline
 from instant.report.charts import Series, heat_map, line_chart, pair_bars, strips
-from instant.report.facts import Facts, collect, compare, transition_of
+from instant.report.facts import Facts, collect, compare
 from instant.report.gallery import gallery
 from instant.report.page import class_thresholds, percent, render, write_report
 from instant.report.warnings import Warn
@@ -195,7 +194,7 @@ def test_the_mean_of_t(tmp_path: Path) -> None:
         run = Run(tmp_path / method)
         recipe, split = points(method)
         trained = fit(recipe, split, run=run)
-        found = transition_of(load_judge(run)[0], split)
+        found = collect(run, split).transition
         if method == "fixmatch":
             assert found is None
             continue

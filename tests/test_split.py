@@ -313,3 +313,9 @@ def assert_equal_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
     expected = other.state_dict()
     for name, value in one.state_dict().items():
         assert torch.equal(value, expected[name]), name
+
+
+@pytest.mark.parametrize(("samples", "apart"), [(1024, 1), (1025, 2), (2500, 3)])
+def test_positions_spread_over_the_pool_are_evenly_apart(samples: int, apart: int) -> None:
+    source = arrays(np.arange(float(samples))[:, None], np.arange(samples) % 2)
+    assert make_split(source, labels=4).spread.tolist() == list(range(0, samples, apart))

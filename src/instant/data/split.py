@@ -15,6 +15,7 @@ from instant.data.store import Store
 from instant.errors import InputError, nearest
 
 Draw = Literal["seeded", "usb"]
+SPREAD = 1024
 
 
 class Oracle:
@@ -63,6 +64,11 @@ class Split:
             "validation": len(self.validation),
             "total": len(self.labelled) + len(self.validation),
         }
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Positions in `train`, evenly over the pool and at most SPREAD: enough to see one class flood the others."""
+        return self.pool[:: -(-len(self.pool) // SPREAD)]
 
     @property
     def hash(self) -> str:

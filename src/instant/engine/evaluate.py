@@ -19,8 +19,6 @@ from instant.learner import Learner
 from instant.methods import name_of
 from instant.run import Run
 
-LOOKED_AT = 1024  # samples of the pool, evenly spread: enough to see one class flood the others
-
 
 def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, Any]:
     """Accuracy on the test part and on the validation part where there is one; how often the pool is called what."""
@@ -33,9 +31,9 @@ def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, 
         if (targets >= 0).any():
             probs = predict(learner.judged, store, normalise, device=device, dtype=learner.dtype)
             found[name] = accuracy(probs, targets)
-    rows = split.pool[:: -(-len(split.pool) // LOOKED_AT)]
-    calls = predict(learner.judged, split.train.take(rows), normalise, device=device, dtype=learner.dtype).argmax(1)
-    found["called"] = (torch.bincount(calls, minlength=len(split.classes)) / len(rows)).tolist()
+    seen = split.train.take(split.spread)
+    calls = predict(learner.judged, seen, normalise, device=device, dtype=learner.dtype).argmax(1)
+    found["called"] = (torch.bincount(calls, minlength=len(split.classes)) / len(seen)).tolist()
     return found
 
 

@@ -13,13 +13,11 @@ from instant.data.split import Split
 from instant.engine.device import choose_device
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide, mean_transition
-from instant.labelling.judge import Judge, load_judge, require_rule
+from instant.labelling.judge import load_judge, require_rule
 from instant.report.baseline import find_baseline
 from instant.report.gallery import Group, gallery
 from instant.report.warnings import Warn, flooding, flooding_records, from_records, lagging, unequal
 from instant.run import Run
-
-LOOKED_AT = 1024  # samples of the pool that T(x) is averaged over
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,7 +101,7 @@ def collect(run: Run, split: Split, method: str | None = None, backbone: str | N
         why = str(error)
     else:
         decisions = decide(run, split, method=method, backbone=backbone)
-        transition = transition_of(judge, split)
+        transition = mean_transition(judge.to(choose_device("auto")), split.train, split.spread)
     labelled = np.bincount(split.targets, minlength=len(split.classes))
     facts = Facts(
         run=str(run),
@@ -141,9 +139,3 @@ def compare(summary: dict[str, Any], baseline: dict[str, Any] | None) -> Accurac
         is_baseline=summary["method"] in REFERENCES,
         held_out=summary["label_budget"]["validation"] if name == "validation_accuracy" else None,
     )
-
-
-def transition_of(judge: Judge, split: Split) -> np.ndarray | None:
-    """The mean of the estimated T(x) over samples spread evenly over the pool; None where the method has no T."""
-    spread = split.pool[:: -(-len(split.pool) // LOOKED_AT)]
-    return mean_transition(judge.to(choose_device("auto")), split.train, spread)
