@@ -222,14 +222,14 @@ def test_vectors_have_no_gallery_and_supervised_runs_no_thresholds(tmp_path: Pat
 
 
 def test_a_method_of_ones_own_that_is_named_is_shown_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.py").write_text("from instant.algorithms import instant as method\n")
+    (tmp_path / "reported.py").write_text("from instant.algorithms import instant as method\n")
     monkeypatch.syspath_prepend(tmp_path)
     run = Run(tmp_path / "run")
     recipe, split = points()
-    fit(dataclasses.replace(recipe, method="mine:method"), split, run=run)
+    fit(dataclasses.replace(recipe, method="reported:method"), split, run=run)
     with pytest.raises(InputError, match="which is code"):
         collect(run, split)
-    facts = collect(run, split, "mine:method")
+    facts = collect(run, split, "reported:method")
     assert facts.why_no_decisions == ""
     assert facts.decisions is not None
     assert facts.transition is not None
