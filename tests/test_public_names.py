@@ -1,8 +1,10 @@
-"""What `import instant` offers: every public name is found, also by those who look before they ask."""
+"""`import instant`: public names are found, also by those who look before they ask; and what torch is told first."""
 
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 
 import pytest
 
@@ -22,3 +24,15 @@ def test_every_home_is_public_and_another_name_is_none() -> None:
     assert sorted(instant._HOMES) == sorted(instant.__all__)
     with pytest.raises(AttributeError, match="no attribute 'InstantClassifier'"):
         instant.InstantClassifier  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
+    ids=["nothing", "how long", "otherwise"],
+)
+def test_waiting_threads_are_told_not_to_spin_for_long_before_torch_is_loaded(said: dict[str, str], found: str) -> None:
+    code = "import os, sys, instant; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
+    given = {"PATH": "", "PYTHONPATH": ":".join(sys.path), **said}
+    out = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True).stdout
+    assert out.split() == [found, "False"]

@@ -16,6 +16,7 @@ True
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ __all__ = [
     "load",
     "make_split",
 ]
+
+# By libgomp's default, threads of torch that wait for each other spin for milliseconds, in which a busy machine might do
+# what they wait for (benchmarks/cpu_step.txt). This is read when torch is loaded; what the user says stands.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 _HOMES = {
     "InputError": "instant.errors",
