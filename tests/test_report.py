@@ -441,11 +441,14 @@ def test_a_damaged_run_keeps_its_page(
     assert page.read_text() == "the good one"
 
 
-def test_what_a_report_cannot_show_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe, split = points("supervised")
+@pytest.mark.parametrize(("method", "expected"), [("mixmatch", True), ("supervised", False)])
+def test_that_a_report_shows_no_accepted_labels_is_said_where_one_would_look_for_some(
+    method: str, expected: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, split = points(method)
     fit(recipe, split, run=Run(tmp_path))
     show_report(Run(tmp_path), split, with_baseline=False)
-    assert "The report shows no accepted labels:" in capsys.readouterr().out
+    assert ("The report shows no accepted labels:" in capsys.readouterr().out) == expected
 
 
 def test_writing_keeps_the_page_before_it_when_it_fails(

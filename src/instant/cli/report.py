@@ -86,7 +86,7 @@ def show_report(
             raise
     path, facts = write_report(run, split, out, method=method, backbone=backbone)
     say(facts.accuracy.verdict + (f" Train one with: {facts.baseline_command}" if facts.baseline_command else ""))
-    if facts.why_no_decisions:
+    if facts.why_no_decisions and not facts.accuracy.is_baseline:  # of labels alone nobody expects any
         say(f"The report shows no accepted labels: {facts.why_no_decisions}")
     for warning in facts.warnings:
         if warning.kind not in told:
