@@ -31,7 +31,7 @@ class Called(NamedTuple):
 def asked(doc: str | None) -> tuple[list[str], dict[str, str]]:
     """The words of the command line, runs among them, and key=value: where their data is now."""
     words = [word for word in sys.argv[1:] if "=" not in word]
-    if not words:
+    if not words or {"-h", "--help"} & set(words):
         raise SystemExit(doc)
     return words, dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 
