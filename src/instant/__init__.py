@@ -56,8 +56,8 @@ __all__ = [
     "make_split",
 ]
 
-# By libgomp's default, threads of torch that wait for each other spin for milliseconds, in which a busy machine might do
-# what they wait for (benchmarks/cpu_step.txt). This is read when torch is loaded; what the user says stands.
+# By libgomp's default, threads of torch that wait for each other spin for milliseconds, in which a busy machine might
+# do what they wait for (benchmarks/cpu_step.txt). This is read when torch is loaded; what the user says stands.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
