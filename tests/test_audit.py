@@ -196,6 +196,16 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
         write_sheet(tmp_path / "no" / "todo.csv", DRAWN, {})
 
 
+def test_a_sheet_with_names_that_are_not_ascii_says_its_encoding(tmp_path: Path) -> None:
+    """Without the mark Excel shows and saves other names, which then are not those that were drawn."""
+    path = tmp_path / "todo.csv"
+    write_sheet(path, ["B\u00e4ume.png", "a.png"], {"B\u00e4ume.png": "cat", "a.png": "dog"})
+    assert path.read_bytes() == b"\xef\xbb\xbfid,label\nB\xc3\xa4ume.png,cat\na.png,dog\n"
+    assert read_sheet(path, ["B\u00e4ume.png", "a.png"], CLASSES) == {"B\u00e4ume.png": "cat", "a.png": "dog"}
+    write_sheet(path, ["a.png"], {})
+    assert path.read_bytes() == b"id,label\na.png,\n"
+
+
 def test_a_sheet_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "image.csv").write_bytes(b"\xff\xfe\x00\xd8")
     for name, advice in (("image.csv", ".*; save it as csv in UTF-8"), ("nothing.csv", "")):

@@ -17,14 +17,19 @@ UNSURE = "?"  # nobody can tell: counted as wrong
 def write_sheet(
     path: Path, drawn: Sequence[str], known: Mapping[str, str], predicted: Iterable[str] | None = None
 ) -> None:
-    """An id and a label a row, empty where none is known; predicted labels only on request: they sway who checks."""
+    """An id and a label a row, empty where none is known; predicted labels only on request: they sway who checks.
+
+    Excel takes a file for one in the encoding of its country unless a mark in front says UTF-8.
+    """
     columns = [drawn, [known.get(i, "") for i in drawn]]
     names = ["id", "label"]
     if predicted is not None:
         columns.insert(1, list(predicted))
         names.insert(1, "predicted")
+    mark = "" if all(text.isascii() for column in columns for text in column) else "\ufeff"
     try:
         with atomic(path, "w") as file:
+            file.write(mark)
             csv.writer(file, lineterminator="\n").writerows([names, *zip(*columns)])
     except OSError as error:
         raise InputError(f"--out {path} cannot be written ({error.strerror or error}).") from error
