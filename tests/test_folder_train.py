@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import json
 import shutil
 from pathlib import Path
@@ -12,9 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from folders import photos, plain
+from rich.console import Console
 
-from instant.choose import choose, choose_side, prepare
+from instant.choose import Choice, choose, choose_side, prepare
 from instant.cli import main
+from instant.cli.train import print_choices
 from instant.data.folder.survey import Survey
 from instant.data.sources import arrays
 from instant.engine.build import build_program, split_for
@@ -91,7 +94,11 @@ def test_a_handful_of_images_is_enough_for_what_is_chosen(count: int, capsys: Ca
     photos(Path("photos"), count=count, labelled=2)
     assert main(["train", "photos", "steps=2", "device=cpu", "--labels", "labels.csv", "--out", "run"]) == 0
     assert (Run("run").recipe().batch, Run("run").recipe().ratio) == (1, count)
-    assert f"1, and {count} x unlabelled" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"1, and {count} x unlabelled" in out
+    assert ("as none is without a label" in out) == (count == 2)
+    nothing = refused(["certify", "run", "--draw", "5", "--out", "todo.csv"], capsys)
+    assert ("run has no sample that nobody labelled" in nothing) == (count == 2)
     words = ["train", "photos", "ratio=4", "steps=2", "device=cpu", "--labels", "labels.csv", "--out", "other"]
     assert "batch=1 with ratio=4 asks for 4 unlabelled samples" in refused(words, capsys)  # as given, it stands
 
@@ -315,6 +322,14 @@ def test_one_sentence(words: list[str], sentence: str, capsys: Capture) -> None:
     assert sentence in refused(["train", *words], capsys)
 
 
+def test_what_is_chosen_can_be_read_on_a_narrow_terminal() -> None:
+    narrow = Console(width=40, record=True, file=io.StringIO())
+    batch = Choice("batch", "16, and 4 x unlabelled", "")
+    print_choices([batch, Choice("mirror", "true", "right for photographs; say mirror=false")], narrow)
+    reason = "".join(line.split("\u2502")[3] for line in narrow.export_text().splitlines()[3:-1])
+    assert "".join(reason.split()) == "rightforphotographs;saymirror=false"
+
+
 def test_what_is_chosen() -> None:
     assert choose_side(Survey(median=64, equal=True, grey=False), gpu=False)[0] == 64
     assert choose_side(Survey(median=65, equal=True, grey=False), gpu=False)[0] == 64
@@ -326,6 +341,10 @@ def test_what_is_chosen() -> None:
     # 20 labels a class, of which a fifth is held out: 2 x 4; 32 remain for 4 x 8 unlabelled samples a step
     assert (recipe.backbone, recipe.validation, recipe.batch, recipe.ratio) == ("small_cnn", 8, 8, 4)
     assert all(choice.reason for choice in choices)
+    assert "as none is without a label, there is nothing more to learn from" in choices[0].reason
+    some = arrays(np.zeros((40, 64, 64), np.uint8), np.arange(40) % 3 - 1)
+    for source, method, given in ((some, "instant", {}), (few, "supervised", {}), (few, "instant", {"labels": "4"})):
+        assert "nothing more" not in choose(source, method=method, gpu=False, given=given)[1][0].reason
     recipe, choices = choose(few, method="instant", gpu=False, given={"labels": "4"})
     assert recipe.validation == 0
     assert "below 10 labels" not in choices[1].reason  # there are 20, of which some are asked for

@@ -147,9 +147,15 @@ def choose(
         recipe = dataclasses.replace(recipe, batch=fits)
         size = f"a step's unlabelled samples are at most the {pool:,} there are"
     least = source.classes[int(labels.argmin())]
+    whole = labels.sum() == samples and not fewer and method not in REFERENCES
+    every = "; as none is without a label, there is nothing more to learn from" if whole else ""
     unknown = "" if (source.test_targets >= 0).any() else "; accuracy is not measured"
     choices = [
-        Choice("labels", str(labels.sum()), f"{len(source.classes)} classes, at least {labels.min()} each ({least!r})"),
+        Choice(
+            "labels",
+            str(labels.sum()),
+            f"{len(source.classes)} classes, at least {labels.min()} each ({least!r}){every}",
+        ),
         Choice(
             "validation",
             str(recipe.validation),

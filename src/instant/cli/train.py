@@ -178,7 +178,9 @@ def _new_run(out: Path | None, *words: object) -> Run:
 
 
 def print_choices(choices: list[Choice], console: Console = console) -> None:
-    table = Table("setting", "chosen", "why")
+    table = Table()
+    for name in ("setting", "chosen", "why"):
+        table.add_column(name, overflow="fold")  # a setting cut short cannot be given
     for row in choices:
         table.add_row(*map(escape, row))
     console.print(table)

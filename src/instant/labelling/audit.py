@@ -111,7 +111,10 @@ def draw_sample(
     if planned < 1 or seed < 0:
         raise InputError(f"--looks {planned} must be 1 or more, and --seed {seed} 0 or more.")
     found = decide(run, split, method=method, backbone=backbone, device=device)
-    rows = np.flatnonzero(found.accepted & ~np.isin(found.ids, split.labelled))
+    unknown = ~np.isin(found.ids, split.labelled)
+    rows = np.flatnonzero(found.accepted & unknown)
+    if not unknown.any():
+        raise InputError(f"{run} has no sample that nobody labelled, so there is nothing to certify.")
     if not len(rows):
         raise InputError(
             f"{run} accepts no sample that nobody labelled, so there is nothing to certify; its report says why "
