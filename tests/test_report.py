@@ -91,6 +91,13 @@ def test_all_parts_are_there_and_nothing_is_loaded(facts: Facts) -> None:
     assert len(text) < 1_500_000
 
 
+def test_the_threshold_is_explained(facts: Facts) -> None:
+    sentence = "how sure the classifier must be of its label for it to be accepted"
+    assert sentence in Page(render(facts)).text["classes"]
+    nothing = dataclasses.replace(facts, decisions=None, gallery=())
+    assert sentence not in Page(render(nothing)).text["classes"]
+
+
 def test_numbers_are_those_of_the_summary(facts: Facts, finished: Run) -> None:
     page, summary = Page(render(facts)), finished.summary()
     assert page.text["value"] == percent(summary["accuracy_last"])
@@ -146,6 +153,8 @@ def test_without_test_labels_validation_counts_and_without_both_nothing(facts: F
     page = Page(render(dataclasses.replace(facts, accuracy=compare(nothing, None))))
     assert "There are no test or validation labels, so accuracy is not known." in page.text["verdict"]
     assert (page.text["value"], page.text["baseline"]) == ("not known", "not known")
+    assert "no labels are held out" in page.text["accuracy"]
+    assert facts.summary["accuracy_of"] not in page.text["accuracy"]
     budget = {"label_budget": {"training": 10, "validation": 8, "total": 18}}
     held = compare(nothing | budget | {"validation_accuracy": 0.75}, {"accuracy_last": 0.9, "validation_accuracy": 0.5})
     assert (held.value, held.baseline, held.measured_on) == (0.75, 0.5, "validation samples")

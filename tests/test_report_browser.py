@@ -39,8 +39,9 @@ addEventListener("load", () => {
           || box.bottom > frame.bottom + 1) clipped.push(words);
     }
   }
+  const commands = [...page.querySelectorAll("#verdict code")].map(e => e.getClientRects().length);
   document.getElementById("found").textContent = JSON.stringify({
-    width: root.clientWidth, scroll: root.scrollWidth, outside, clipped,
+    width: root.clientWidth, scroll: root.scrollWidth, outside, clipped, commands,
     elements: page.querySelectorAll("body *").length, scripts: page.scripts.length,
     broken: [...page.images].filter(image => !image.naturalWidth).length, images: page.images.length,
     smallest: Math.min(...[...page.querySelectorAll("svg text")].map(t => t.getBoundingClientRect().height)),
@@ -81,6 +82,13 @@ def test_nothing_overflows(hostile: Facts, width: int, tmp_path: Path) -> None:
     assert found["clipped"] == []
     assert (found["images"], found["broken"], found["scripts"]) == (36, 0, 0)
     assert found["smallest"] >= 8  # pixels a line of a chart is high
+
+
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_a_command_is_not_broken_at_its_hyphens(hostile: Facts, width: int, tmp_path: Path) -> None:
+    known = dataclasses.replace(hostile.accuracy, value=0.9, baseline=None, is_baseline=False)
+    found = measure(tmp_path, render(dataclasses.replace(hostile, run="run", accuracy=known)), width)
+    assert found["commands"] == [1]  # box
 
 
 def test_many_classes(hostile: Facts, tmp_path: Path) -> None:
