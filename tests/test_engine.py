@@ -355,6 +355,19 @@ def test_in_a_log_a_note_is_one_line() -> None:
     assert log.getvalue() == note + "\n"
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_figures_never_cut_the_steps_done_and_the_time_left(width: int) -> None:
+    screen = io.StringIO()
+    recipe, split = small()
+    with ProgressBar("instant", Console(file=screen, force_terminal=True, no_color=True, width=width)) as bar:
+        bar.start(recipe.override({"steps": "600"}), split, 0)
+        bar.record({"step": 590, "validation_accuracy": 0.833, "utilisation": 1.0, "threshold": 0.9})
+        bar.step(600)
+    first, *more = screen.getvalue().split("instant ")[-1].splitlines()
+    assert re.search(r"600/600 .* 0:00:00", first)
+    assert "\u2026" not in first + more[0]
+
+
 def test_what_is_shown_of_a_record() -> None:
     assert describe({"loss": 0.25}) == "loss 0.250"
     assert describe({"accuracy": 0.5, "loss": 0.25}) == "accuracy 50.0 % · loss 0.250"

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from instant.config import Recipe
 from instant.console import say
@@ -77,12 +78,13 @@ class ProgressBar(Callback):
         self.console = console or Console(emoji=False)
         self._latest: dict[str, Any] = {}
         self._earlier = 0
+        whole = Column(no_wrap=True)  # on a narrow terminal the bar becomes shorter, and the figures take more lines
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[seen]}"),
-            TimeRemainingColumn(),
+            MofNCompleteColumn(table_column=whole),
+            TextColumn("{task.fields[seen]}", table_column=Column(overflow="fold")),
+            TimeRemainingColumn(table_column=whole),
             console=self.console,
             disable=not self.console.is_terminal,
         )
