@@ -320,6 +320,7 @@ def test_the_command_from_draw_to_certificate(named: Run, tmp_path: Path, capsys
     ]
     assert main(["certify", folder, "--draw", "38", "--out", str(sheet), "--looks", "2"]) == 0
     said = capsys.readouterr().out
+    assert " accepted samples that nobody labelled are drawn." in said  # fewer than instant label says
     assert f"then: instant certify {folder} --labels {sheet}" in said
     assert "certify 90.8 % precision, with 95 % confidence; 95 % needs 70." in said
     assert sheet.read_text().splitlines()[0] == "id,label"  # nobody is told what was predicted

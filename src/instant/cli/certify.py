@@ -76,8 +76,8 @@ def certify(
         options = (("target", target, 0.95), ("confidence", confidence, 0.95), ("candidates", candidates, 1))
         words = [word for name, value, usual in options if value != usual for word in (f"--{name}", f"{value}")]
         typer.echo(
-            f"{draw:,} of {sum(audit.population.values()):,} accepted samples are drawn. Write the class of each into "
-            f"{out} (? where nobody can tell: it counts as wrong), then: "
+            f"{draw:,} of {sum(audit.population.values()):,} accepted samples that nobody labelled are drawn. Write "
+            f"the class of each into {out} (? where nobody can tell: it counts as wrong), then: "
             f"{shlex.join(['instant', 'certify', str(run), '--labels', str(out), *words])}\n"
             f"{audit.outlook(target, confidence, candidates)}"
         )
