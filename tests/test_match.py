@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from instant.match import Match
 from instant.methods import build_method
 from instant.mixmatch import MixMatch
 from instant.rules import Fixed
+from instant.testing import make_learner, make_views
 from instant.transition import AnchorPoints, Identity, Transitions
 from instant.types import Prediction, Problem, Views, Wants
 
@@ -409,3 +412,11 @@ def test_published_numbers_are_complete() -> None:
     assert found["table 2", "cifar10", 40, "instant"] == 94.83
     assert found["table 1", "stl10", 100, "dash"] == 89.56
     assert np.isclose(found["ablation", "stl10", 40, "instant_2"], 81.49)
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, lambda logits, target: (logits.softmax(1) - target).square()])
+def test_a_loss_that_is_not_one_number_a_row_is_a_sentence(loss: Callable[[torch.Tensor, torch.Tensor], Any]) -> None:
+    """A mean over all rows would have those teach that were refused."""
+    learner = make_learner(lambda p: Match(Fixed(0.95), loss=loss))
+    with pytest.raises(InputError, match=r"^Match\(loss=\.\.\.\) must return one number a row, shape \(32,\), got "):
+        learner(make_views(learner.method))

@@ -158,7 +158,13 @@ class Match(Method):
     def _loss(self, logits: Tensor, target: Tensor, column: Tensor | None, step: Tensor) -> Tensor:
         if self.transitions is not None and column is not None:
             return self.transitions.consistency(logits, column, target, step)
-        return self.loss(logits, target)
+        losses = self.loss(logits, target)
+        if losses.shape != logits.shape[:1]:  # a mean of its own would have refused rows teach
+            raise InputError(
+                f"Match(loss=...) must return one number a row, shape ({len(logits)},), got {tuple(losses.shape)}; "
+                "leave the mean to Match, as cross_entropy(..., reduction='none') does."
+            )
+        return losses
 
     def _predict(self, model: Network, teacher: Network, views: Views) -> tuple[Prediction, Prediction, Tensor]:
         """Predictions of labelled and weak rows, and the logits that learn.
