@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from runs import points
 
 from instant.algorithms import METHODS
+from instant.alignment import Alignment, rescaled
 from instant.engine.fit import Callback, fit
 from instant.engine.metrics import RESERVED
 from instant.errors import InputError
@@ -19,7 +21,7 @@ from instant.match import Match, Supervised
 from instant.methods import build_method, find_method, method_options
 from instant.rules import Fixed, Rule
 from instant.testing import check_method, make_learner, make_views, trivial_accuracy
-from instant.types import Evidence, MethodFunction, Output, Problem, Wants
+from instant.types import Evidence, Method, MethodFunction, Output, Problem, Wants
 
 VARIANTS = {name: (name, {}) for name in METHODS} | {
     "instant, own network": ("instant", {"transition": "network"}),
@@ -152,7 +154,87 @@ def test_check_method_finds_a_tensor_that_stays_on_the_cpu() -> None:
             check_method(named("wrong", lambda: Changed(change)))  # noqa: B023 (called at once)
 
 
+class Anew(Alignment):
+    """Breaks the contract: what it takes from a batch passes no running mean."""
+
+    def forward(self, probs, probs_l):
+        return rescaled(probs, self.target, probs.mean(0)), {}
+
+
+class Unscaled(Alignment):
+    """Breaks the contract: what it returns are no probabilities."""
+
+    def forward(self, probs, probs_l):
+        return probs / self.model, {}
+
+
+class Bare(Alignment):
+    """Breaks the contract: no state."""
+
+    def forward(self, probs, probs_l):
+        return probs
+
+
+class Narrow(Alignment):
+    """Breaks the contract: a class is missing."""
+
+    def forward(self, probs, probs_l):
+        return probs[:, 1:], {}
+
+
+class Derived(Alignment):
+    """Keeps the contract."""
+
+
+@pytest.mark.parametrize(
+    ("align", "sentence"),
+    [
+        (Anew, "with its momentum at 1, .* its alignment makes of a row depends on the batch"),
+        (Unscaled, r"Unscaled\.forward must return probabilities, state, whose rows are 0 or more and sum to 1"),
+        (Bare, r"Bare\.forward must return probabilities, state, .* got Tensor"),
+        (Narrow, r"Narrow\.forward must return probabilities, state, of shape \(32, 4\); got \(32, 3\)"),
+    ],
+)
+def test_check_method_finds_what_is_wrong_with_an_alignment(align: type[Alignment], sentence: str) -> None:
+    with pytest.raises(AssertionError, match=f"^wrong: {sentence}"):
+        check_method(named("wrong", lambda: Match(Fixed(0.0), align=align(4))))
+
+
+def test_check_method_leaves_a_right_alignment_alone() -> None:
+    check_method(named("right", lambda: Match(Fixed(0.0), align=Derived(4))))
+
+
+class OverWhatCounts(Method):
+    """Breaks the contract: the mean over the rows that count, of which there may be none."""
+
+    def __init__(self, of: str) -> None:
+        super().__init__()
+        self.of = of
+
+    def forward(self, model, teacher, views):
+        rows = [views.x_l, views.x_s, views.x_w]
+        labelled, strong, weak = model(torch.cat(rows)).logits.split([len(part) for part in rows])
+        losses = F.cross_entropy(strong, weak.detach().argmax(1), reduction="none")
+        each = F.cross_entropy(labelled, views.y_l, reduction="none")
+        counts = (weak.detach().softmax(1).amax(1) > 0.9).float()
+        second = (views.y_l == 1).float()
+        if self.of == "class":
+            return Output((each * second).sum() / second.sum() + losses.mean(), {}, {})
+        return Output(each.mean() + (counts * losses).sum() / counts.sum(), {}, {})
+
+
+@pytest.mark.parametrize(
+    ("of", "sentence"),
+    [("accepted", "where the student is sure of no row"), ("class", "where all labels of a step are of one class")],
+)
+def test_check_method_finds_a_mean_over_no_rows(of: str, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=f"^<lambda>: the loss is not finite {sentence}"):
+        check_method(lambda p: OverWhatCounts(of))
+
+
 def test_check_method_says_what_cannot_be_built() -> None:
+    with pytest.raises(AssertionError, match=r"^Match: method=the method could not be built .*'teacher' and 'views'"):
+        check_method(Match(Fixed(0.0)))
     with pytest.raises(AssertionError, match=r"^wrong: method=wrong could not be built .*keyword argument 'lam'"):
         check_method(named("wrong", lambda: Match(Fixed(0.0), lam=3)))  # type: ignore[call-arg]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from runs import points
 from instant.engine.fit import fit
 from instant.errors import InputError
 from instant.learner import commit
-from instant.match import Match
+from instant.losses import hard
+from instant.match import Match, Supervised
 from instant.rules import (
     Curriculum,
     Decaying,
@@ -271,6 +273,37 @@ class Greedy(Rule):
         return torch.linspace(0, 1, len(seen.probs)), {}
 
 
+class FirstRow(Rule):
+    """Breaks the contract: which row comes first decides where the bar is next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(0.25))
+
+    def threshold(self, seen: Evidence):
+        return self.mean, {"mean": self.mean.lerp(seen.probs_l[0].amax(), 0.1)}
+
+
+class Overwriting(Rule):
+    """Breaks the contract: what others are shown too is another afterwards."""
+
+    def threshold(self, seen: Evidence):
+        return seen.probs.clamp_(min=0.1).amax(1).mul(0.0), {}
+
+
+class MeanOfNone(Rule):
+    """Breaks the contract: the mean confidence of each class's rows is NaN for good once a step has none of a class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.full((4,), 0.25))
+
+    def threshold(self, seen: Evidence):
+        confidence, label = seen.probs.max(1)
+        called = hard(seen.probs)
+        return self.mean[label], {"mean": self.mean.lerp(confidence @ called / called.sum(0), 0.1)}
+
+
 class Following(Rule):
     """Breaks the contract: its momentum is the share that is new, so that 1 makes the bar the batch's own."""
 
@@ -463,6 +496,9 @@ WRONG = BARS | {
     Mistaken: "it stopped with AttributeError: 'Evidence' object has no attribute 'probabilities'",
     Leaky: "in place",
     Greedy: "order of the rows",
+    FirstRow: r"order of the rows \(state mean",
+    Overwriting: "wrote into what it was shown",
+    MeanOfNone: "state 'mean' is not finite after a batch in which a class has no rows",
     Following: "momentum at 1, .* its bar depends on the batch",
     Decay: "its bar depends on the batch",
     OfTheBatch: "its bar depends on the batch",
@@ -498,6 +534,12 @@ def test_a_bar_on_another_device_is_a_sentence() -> None:
     rule = returning("Constant", lambda seen: (torch.tensor(0.5), {}))()
     with pytest.raises(InputError, match=r"^Constant\.threshold must return its bar on .* meta, got one on cpu"):
         rule(Evidence(*(part if part is None else part.to("meta") for part in seen(PROBS))))
+
+
+@pytest.mark.parametrize("given", [Running, "fixed", Supervised()])
+def test_check_rule_says_what_is_no_rule(given: Any) -> None:
+    with pytest.raises(AssertionError, match=r"^check_rule takes a rule, as in check_rule\(MyRule\(\)\), got "):
+        check_rule(given)
 
 
 def test_check_rule_leaves_a_right_rule_alone() -> None:

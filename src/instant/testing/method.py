@@ -13,9 +13,11 @@ from torch import Tensor
 from instant import random
 from instant.backbones import build
 from instant.engine.metrics import check_decision, check_metrics
+from instant.labelling.judge import aligned, hold
 from instant.learner import Learner, commit
 from instant.match import Match
 from instant.methods import build_method, find_method, name_of
+from instant.testing.rule import make_evidence
 from instant.testing.shared import (
     CLASSES,
     FEATURES,
@@ -83,19 +85,21 @@ def check_method(
 ) -> None:
     """Raise AssertionError with a sentence when a method breaks the contract of `instant.types.Method`.
 
-    Checked: the form of its output and of T(x); that gradient reaches every weight of the student, and reaches it
-    through the unlabelled samples; that the same input gives the same output; that state is returned, not written, fits
-    the buffers and survives a checkpoint; no host synchronisation; no tensor that stays on the CPU; with `compiled`
-    that the compiled step equals the eager one on loss, gradient and state (to `atol`); with `learns` that a trivial
-    problem is learnt that well.
+    Checked: the form of its output, of an alignment and of T(x); that gradient reaches every weight of the student, and
+    reaches it through the unlabelled samples; that all is finite also where the student is sure of nothing, and where
+    labels are of one class; that an alignment makes the same of a row alone as among others, with its momentum at 1;
+    that the same input gives the same output; that state is returned, not written, fits the buffers and survives a
+    checkpoint; no host synchronisation; no tensor that stays on the CPU; with `compiled` that the compiled step equals
+    the eager one on loss, gradient and state (to `atol`); with `learns` that a trivial problem is learnt that well.
     """
-    name = method if isinstance(method, str) else getattr(method, "__name__", str(method))
+    name = method if isinstance(method, str) else getattr(method, "__name__", type(method).__name__)
     # copies, all made before the first call: parts that two learners share would hide state that is kept in neither
     with in_one_sentence(name):
         learner, again, restored = (copy.deepcopy(make_learner(method, seed=seed, **options)) for seed in (0, 0, 1))
     views = make_views(learner.method)
 
     _check_transition(copy.deepcopy(learner), views, name)
+    _check_alignment(learner.method, name)
     before = tensors_of(learner.method)
     output, gradients = _backward(learner, views, name)
     _check_output(output, learner.method, name)
@@ -103,6 +107,7 @@ def check_method(
     for parameter, gradient in gradients.items():
         assert gradient is not None, f"{name}: no gradient reaches {parameter}"
         assert bool(torch.isfinite(gradient).all()), f"{name}: the gradient of {parameter} is not finite"
+    _check_extremes(learner, views, name)
     if learner.method.wants.weak:
         _check_unlabelled_gradient(learner, views, name)
 
@@ -220,6 +225,48 @@ def _check_transition(learner: Learner, views: Views, name: str) -> None:
     assert matrix.shape in (one, each), f"{returned} of shape {one} or {each}, got {tuple(matrix.shape)}"
     proper = (matrix >= 0).all() & ((matrix.sum(-1) - 1).abs() < 1e-4).all()
     assert bool(proper), f"{returned}, whose rows are 0 or more and sum to 1, got rows that do not"
+
+
+def _check_alignment(method: Method, name: str) -> None:
+    """What it returns, and that it takes from a batch through its running means alone: labels are asked for singly."""
+    if not isinstance(method, Match) or method.align is None:
+        return
+    align, seen = copy.deepcopy(method.align), make_evidence()
+    returned = f"{name}: {type(align).__name__}.forward must return probabilities, state"
+    with in_one_sentence(name), torch.no_grad():
+        found = align(seen.probs, seen.probs_l)
+    well_formed = isinstance(found, tuple) and list(map(type, found)) == [Tensor, dict]
+    assert well_formed, f"{returned}, a tensor and a dict; got {kind_of(found)}"
+    probs, state = found
+    assert probs.shape == seen.probs.shape, f"{returned}, of shape {tuple(seen.probs.shape)}; got {tuple(probs.shape)}"
+    proper = (probs >= 0).all() & ((probs.sum(1) - 1).abs() < 1e-4).all()
+    assert bool(proper), f"{returned}, whose rows are 0 or more and sum to 1, got rows that do not"
+    with in_one_sentence(name), torch.no_grad():
+        commit(align, state)
+        hold(align)
+        together, alone = ({"probs": aligned(align, rows, seen.probs_l)[:1]} for rows in (seen.probs, seen.probs[:1]))
+    sentence = f"{name}: with its momentum at 1, as labels are asked for, what its alignment makes of a row depends on "
+    close(alone, together, sentence + "the batch; take from the batch only through a buffer", rtol=1e-4, atol=1e-5)
+
+
+def _check_extremes(learner: Learner, views: Views, name: str) -> None:
+    """Batches that every run has, in which a mean may be one over no rows."""
+    one_class = views._replace(y_l=torch.zeros_like(views.y_l), y_weak=torch.zeros_like(views.y_weak))
+    unsure = copy.deepcopy(learner)
+    with torch.no_grad():
+        for network in (unsure.model, unsure.judged):
+            network.head.weight.mul_(1e-3)  # type: ignore[union-attr, operator]
+    for asked, shown, when in (
+        (unsure, views, "where the student is sure of no row"),
+        (copy.deepcopy(learner), one_class, "where all labels of a step are of one class"),
+    ):
+        output, gradients = _backward(asked, shown, name)
+        found = {"loss": output.loss, **{f"state {key}": value for key, value in output.state.items()}}
+        found |= {f"gradient of {key}": value for key, value in gradients.items() if value is not None}
+        lost = next((part for part, value in found.items() if not bool(torch.isfinite(value).all())), None)
+        assert lost is None, (
+            f"{name}: the {lost} is not finite {when}; is it a mean over rows that count, of which there are none?"
+        )
 
 
 def _check_unlabelled_gradient(learner: Learner, views: Views, name: str) -> None:

@@ -51,17 +51,20 @@ def make_evidence(
 def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled: bool = False) -> None:
     """Raise AssertionError with a sentence when a rule breaks the contract of `instant.rules.Rule`.
 
-    Checked over three steps: shapes and ranges, rows decided independently of their order, no state written in
-    place, next state that fits the rule's buffers, a round trip of that state, no host synchronisation, no tensor that
-    stays on the CPU, and (with `compiled`) that the compiled rule equals the eager one. With any `momentum` at 1, a row
-    alone must be decided as it is among others: labels are asked for one by one.
+    Checked over three steps: shapes and ranges, answers that do not depend on the order of the rows, nothing written in
+    place, next state that fits the rule's buffers, also after a batch in which a class has no rows, a round trip of
+    that state, no host synchronisation, no tensor that stays on the CPU, and (with `compiled`) that the compiled rule
+    equals the eager one. With any `momentum` at 1, a row alone must be decided as it is among others: labels are asked
+    for one by one.
     """
+    assert isinstance(rule, Rule), f"check_rule takes a rule, as in check_rule(MyRule()), got {rule!r:.60}"
     name = type(rule).__name__
     fresh = copy.deepcopy(rule)  # as a resumed run builds it, before it has seen anything
     for step in range(3):
         seen = make_evidence(classes=classes, pool=pool, step=step)
-        before = tensors_of(rule)
+        before, shown = tensors_of(rule), copy.deepcopy(seen)
         selection, state = _ask(rule, seen, name)
+        same(seen._asdict(), shown._asdict(), f"{name}: it wrote into what it was shown; make a copy instead")
         for field, column in selection._asdict().items():
             assert not column.requires_grad, f"{name}: the {field} must be detached"
             assert bool(torch.isfinite(column).all()), f"{name}: a {field} is not finite"
@@ -71,12 +74,12 @@ def check_rule(rule: Rule, *, classes: int = CLASSES, pool: int = POOL, compiled
         sentence = f"{name}: asked twice it decides differently; return what it remembers, and draw no random numbers"
         same(_answers(rule, seen, name), _named(selection, state), sentence)
 
-        order = torch.arange(len(seen.probs) - 1, -1, -1)
-        inflow = None if seen.inflow is None else seen.inflow[order]
-        flipped = seen._replace(probs=seen.probs[order], index=seen.index[order], inflow=inflow)
-        found = {field: column[order] for field, column in _ask(rule, flipped, name)[0]._asdict().items()}
-        sentence = f"{name}: a decision depends on the order of the rows"
-        close(found, selection._asdict(), sentence, rtol=1e-5, atol=1e-6)
+        flipped = Evidence(*(part.flip(0) if part.ndim else part for part in seen if part is not None))
+        turned, moved = _ask(rule, flipped, name)
+        answers = _named(Selection(*(column.flip(0) for column in turned)), moved)
+        sentence = f"{name}: its answer depends on the order of the rows"
+        close(answers, _named(selection, state), sentence, rtol=1e-5, atol=1e-6)
+        _misses_classes(rule, seen, name)
         commit(rule, state)
     fresh.load_state_dict(rule.state_dict())
     for step in range(3, 6):
@@ -120,6 +123,14 @@ def _answers(rule: Callable[..., Any], seen: Evidence, name: str) -> dict[str, T
 def _named(selection: Selection, state: State) -> dict[str, Tensor]:
     """All that a rule answers, by name."""
     return {**selection._asdict(), **{f"state {key}": value for key, value in state.items()}}
+
+
+def _misses_classes(rule: Rule, seen: Evidence, name: str) -> None:
+    """A step may have no row of a class, labelled or called so: a mean over none would be NaN from then on."""
+    probs, probs_l = (part.sort(dim=1, descending=True).values for part in (seen.probs, seen.probs_l))
+    _, state = _ask(rule, seen._replace(probs=probs, probs_l=probs_l, y_l=torch.zeros_like(seen.y_l)), name)
+    lost = next((key for key, value in state.items() if not bool(torch.isfinite(value).all())), None)
+    assert lost is None, f"{name}: state {lost!r} is not finite after a batch in which a class has no rows"
 
 
 def _stands_alone(rule: Rule, seen: Evidence, name: str) -> None:
