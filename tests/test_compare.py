@@ -469,12 +469,13 @@ def test_that_accuracies_will_not_be_known_is_said_before_training(tmp_path: Pat
         ({"methods": "instant"}, r"methods='instant' must be a list of names"),
         ({"seeds": 3}, r"seeds=3 must be a list of whole numbers"),
         ({"seeds": [0.5]}, r"seeds=\[0.5\] must be a list of whole numbers"),
+        ({"settings": "steps=2"}, r"settings='steps=2' must be a dict, as in {'steps': '200'}"),
     ],
 )
 def test_arguments_in_python_are_sentences(given: dict[str, Any], sentence: str, tmp_path: Path) -> None:
-    usual: dict[str, Any] = {"methods": ["instant"], "seeds": [0]}
+    usual: dict[str, Any] = {"settings": {"steps": "2"}, "methods": ["instant"], "seeds": [0]}
     with pytest.raises(InputError, match=sentence):
-        make_plan("digits", {"steps": "2"}, out=tmp_path, **usual | given)
+        make_plan("digits", out=tmp_path, **usual | given)
 
 
 def test_seeds_may_be_an_array_and_labels_a_name(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -164,6 +165,14 @@ def test_what_a_program_cannot_be_built_from(settings: dict[str, str], sentence:
     with pytest.raises(InputError) as error:
         build_program(recipe.override(settings), split)
     assert str(error.value).startswith(sentence)
+
+
+def test_fit_of_x_and_y_names_what_takes_them() -> None:
+    recipe, split = points()
+    with pytest.raises(InputError, match=r"^fit\(recipe, split\): .* got ndarray and list; .*InstanTClassifier\(\)"):
+        fit(np.zeros((2, 1)), [0, 1])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"got Split and Recipe"):
+        fit(split, recipe)  # type: ignore[arg-type]
 
 
 def test_a_run_follows_the_whole_schedule() -> None:

@@ -68,6 +68,8 @@ def make_plan(
         seeds = [operator.index(seed) for seed in seeds]
     except TypeError:
         raise InputError(f"seeds={seeds!r} must be a list of whole numbers, as in seeds=[0, 1, 2].") from None
+    if not isinstance(settings, Mapping):
+        raise InputError(f"settings={settings!r} must be a dict, as in {{'steps': '200'}}.")
     labels = None if labels is None else Path(labels)
     for setting, option in (("method", "--methods"), ("seed", "--seeds")):
         if setting in settings:

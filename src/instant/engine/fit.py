@@ -81,6 +81,12 @@ def fit(
     are refused. `weights` are a network's to start from, instead of fresh ones. Where one of the `mates` has learnt the
     features that this run would learn (`contrast`), it gets a copy of them.
     """
+    if not isinstance(recipe, Recipe) or not isinstance(split, Split):
+        got = f"{type(recipe).__name__} and {type(split).__name__}"
+        raise InputError(
+            f"fit(recipe, split): expected a Recipe and a Split, got {got}; make_split makes a Split, and "
+            "InstanTClassifier().fit(X, y) takes arrays."
+        )
     run = run if run is None or isinstance(run, Run) else Run(run)
     recipe = recipe.suited(recipe.method if method is None else name_of(method))  # the folder keeps what is trained
     if backbone is not None:
