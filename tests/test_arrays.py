@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -195,6 +196,7 @@ class NAType:
         (np.array(["b", "a", ""]), ("a", "b"), [1, 0, -1]),
         (np.array([b"b", b"a", b""]), ("a", "b"), [1, 0, -1]),
         (np.array(["b", "a", NAType()], object), ("a", "b"), [1, 0, -1]),
+        (torch.tensor([3.0, 1.0, math.nan], requires_grad=True), ("1", "3"), [1, 0, -1]),
     ],
 )
 def test_labels(y, classes, targets):

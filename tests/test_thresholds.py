@@ -190,6 +190,7 @@ GOOD: dict[str, Any] = {"probs_labelled": LABELLED, "y_labelled": Y, "probs_unla
         ({"transition": [[1], [0, 1]]}, "transition: expected an array, its rows of one length"),
         ({"probs_labelled": [[1], [0, 1]]}, "probs_labelled: expected an array, its rows of one length"),
         ({"y_labelled": [[1], [0, 1]]}, "y_labelled: expected an array, its rows of one length"),
+        ({"probs_unlabelled": np.ma.masked_greater(LABELLED, 0.8)}, "probs_unlabelled: 1 values are masked"),
     ],
 )
 def test_mistakes_are_sentences(wrong: dict[str, Any], sentence: str) -> None:

@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -29,9 +28,7 @@ def read_given(y: Any) -> Given:
     """
     if y is None:
         raise ValueError("y: this requires y to be passed, but the target y is None; -1 is for what is not known.")
-    if isinstance(y, torch.Tensor):
-        y = y.detach().cpu().numpy()
-    elif hasattr(y, "astype") and not isinstance(getattr(y, "dtype", None), np.dtype):
+    if hasattr(y, "astype") and not isinstance(getattr(y, "dtype", None), np.dtype):
         y = np.asarray(y.astype(object))  # pandas' own kinds and frames: scikit-learn makes floats of whole numbers
     elif not hasattr(y, "astype") and (listed := getattr(y, "to_list", getattr(y, "to_pylist", None))):
         y = listed()  # polars and pyarrow: numpy makes floats of whole numbers with gaps

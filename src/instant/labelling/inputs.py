@@ -14,7 +14,6 @@ from instant.data.folder.array_file import ARRAYS, SAMPLES, which
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import read_new
 from instant.data.folder.table import TABLES
-from instant.data.sources.arrays import refuse_masked
 from instant.data.store import Store, as_bytes, not_finite
 from instant.errors import InputError
 from instant.labelling.probabilities import as_array
@@ -73,7 +72,6 @@ def _read_arrays(path: Path, shape: tuple[int, ...]) -> Store:
 
 def as_store(x: Any, shape: tuple[int, ...], name: str = "X") -> Store:
     """Images (n, h, w), (n, h, w, c) or (n, c, h, w), uint8 or floats from 0 to 1, or vectors (n, d), as a Store."""
-    refuse_masked(x, name)
     array = as_array(x, name)
     if array.ndim and len(array) == 0:
         raise InputError(f"{name}: there are no samples, got shape {array.shape}; give at least one.")

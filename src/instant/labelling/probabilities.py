@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from instant.data.sources.arrays import refuse_masked
 from instant.errors import InputError
 
 ENTRIES = 2**22  # of a block of rows: what bounds the memory
@@ -19,6 +20,7 @@ Array = Any  # numpy in, numpy out; torch in, torch out, on the same device
 
 def as_array(values: Array, name: str) -> np.ndarray:
     """Whatever holds values, as a numpy array on the host."""
+    refuse_masked(values, name)
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         values = values.float() if values.dtype == torch.bfloat16 else values  # numpy has no such type

@@ -69,13 +69,15 @@ def read_labels(y: Any, what: str) -> Labels:
 
 
 def one_by_one(y: Any) -> Any:
-    """A list as an array of objects, a masked array too: what is masked is not known.
+    """A list as an array of objects, a masked array too: what is masked is not known; a tensor as an array.
 
     As objects, because numpy would make the text "nan" of a NaN between names.
 
     >>> one_by_one([np.array(3), None]).tolist(), one_by_one(np.ma.masked_array([3, 4], [False, True])).tolist()
     ([3, None], [3, None])
     """
+    if hasattr(y, "detach"):
+        return y.detach().cpu().numpy()
     if isinstance(y, np.ma.MaskedArray):
         held = y.data.astype(object)
         held[np.ma.getmaskarray(y)] = None
