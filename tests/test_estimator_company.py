@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -130,6 +131,13 @@ def test_the_last_to_leave_brings_back_the_default_dtype() -> None:
         assert torch.get_default_dtype() == torch.float32
         last.__exit__(None, None, None)
         assert torch.get_default_dtype() == torch.float64
+
+
+def test_what_float32_does_not_hold_is_a_sentence_and_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match=r"x: row 0, column 0 is 1e\+308, more than float32 holds"):
+            InstanTClassifier(steps=5).fit([[1e308], [-1e308], [0.0]], [0, 1, -1])
 
 
 @pytest.mark.parametrize(

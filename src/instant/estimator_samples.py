@@ -41,6 +41,7 @@ def read_samples(X: Any, owner: Any, *, reset: bool) -> np.ndarray:
     return images
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `arrays` says what is too large for float32
 def origin_of(samples: np.ndarray) -> np.ndarray | None:
     """Where to count features from that vary so little, so far from 0, that float32 would lose them: a time, say.
 
