@@ -626,6 +626,17 @@ class SaysIndependent(Plain):
         return found - found.mean(0) if self.training else found
 
 
+class NormalisesTheBatch(Plain):
+    rows_are_independent = True
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(shape, classes)
+        self.norm = nn.BatchNorm1d(8)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.norm(super().features(x))
+
+
 class Turns(Plain):
     """Still rows first, which is the wrong way round."""
 
@@ -659,6 +670,31 @@ class Waits(Plain):
         return found / max(1.0, found.max().item())
 
 
+class Overwrites(Plain):
+    def features(self, x: Tensor) -> Tensor:
+        return super().features(x.clamp_(-1, 1))
+
+
+class Divides(Plain):
+    """A sample of nothing but 0 has no direction."""
+
+    def features(self, x: Tensor) -> Tensor:
+        return super().features(x / x.norm(dim=1, keepdim=True))
+
+
+class CountsOn(Plain):
+    """What it is asked in evaluation changes what it answers next."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(shape, classes)
+        self.register_buffer("asked", torch.zeros(()))
+
+    def features(self, x: Tensor) -> Tensor:
+        if not self.training:
+            self.asked += 1
+        return super().features(x) + self.asked
+
+
 class Misnames(Plain):
     no_weight_decay = frozenset({"token"})
 
@@ -684,6 +720,10 @@ class Differs(Plain):
         (Remembers, "its state does not survive state_dict"),
         (Stays, "a tensor stays on the CPU where all else is on a GPU"),
         (Waits, "the step waits for the device"),
+        (Overwrites, "it wrote into the samples"),
+        (Divides, "the logits are not finite, where one sample is 0 everywhere"),
+        (CountsOn, "in evaluation its state moves"),
+        (NormalisesTheBatch, "it says rows_are_independent, but in training a row depends on the others"),
         (Misnames, "no_weight_decay names 'token', which is none of its parameters"),
         (Differs, "one seed gave two networks"),
     ],

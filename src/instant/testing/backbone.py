@@ -12,7 +12,18 @@ from instant import random
 from instant.backbones.base import Backbone
 from instant.backbones.own import try_out
 from instant.backbones.registry import BackboneFunction, backbone_name, build
-from instant.testing.shared import CLASSES, ROWS, SAVED, backend, close, in_one_sentence, moves_whole, no_waiting, same
+from instant.testing.shared import (
+    CLASSES,
+    ROWS,
+    SAVED,
+    backend,
+    close,
+    in_one_sentence,
+    moves_whole,
+    no_waiting,
+    same,
+    tensors_of,
+)
 
 NEAR = {"rtol": 1e-4, "atol": 1e-4}  # sums in another order
 
@@ -28,9 +39,10 @@ def check_backbone(
     """Raise AssertionError with a sentence when a backbone breaks the contract of `instant.backbones.Backbone`.
 
     Checked, on samples of `shape`: the form of its predictions, in training and in evaluation, with still rows and
-    without; that gradient reaches every parameter; that weights are drawn from torch's generator and nothing is drawn
-    later; that a row alone is predicted as it is among others, in evaluation always and in training where
-    `rows_are_independent` says so; that still rows share the batch of the others; that its state survives a checkpoint;
+    without; that they are finite, also of a sample that is 0 everywhere; that gradient reaches every parameter; that
+    weights are drawn from torch's generator and nothing is drawn later; that rows alone are predicted as they are among
+    others, in evaluation always and in training where `rows_are_independent` says so; that still rows share the batch
+    of the others; that its state survives a checkpoint and stands still in evaluation; that samples are not written to;
     that `no_weight_decay` and `layer_numbers` name parameters; no host synchronisation; no tensor stays on the CPU;
     with `compiled` that the compiled network equals the eager one on predictions and gradient.
     """
@@ -43,7 +55,13 @@ def check_backbone(
         assert not unknown, f"{name}: {table} names {unknown[0]!r}, which is none of its parameters"
 
     x = random.normal(random.root(0), ROWS, *shape)
+    x[-1] = 0.0
+    shown = x.clone()
     found, gradients = _backward(network, x, name)
+    same({"x": x}, {"x": shown}, f"{name}: it wrote into the samples; make a copy instead")
+    for part, value in found.items():
+        sentence = f"{name}: the {part} are not finite, where one sample is 0 everywhere"
+        assert bool(torch.isfinite(value).all()), sentence
     for parameter, gradient in gradients.items():
         assert gradient is not None, f"{name}: no gradient reaches {parameter}"
         assert bool(torch.isfinite(gradient).all()), f"{name}: the gradient of {parameter} is not finite"
@@ -60,8 +78,9 @@ def check_backbone(
         (True, "it says rows_are_independent, but in training a row depends on the others"),
     ):
         if training <= network.rows_are_independent:
-            first = {part: value[:1] for part, value in whole[training].items()}
-            close(_predict(network, x[:1], name, training=training), first, f"{name}: {sentence}", **NEAR)
+            few = 1 + training  # batch statistics, which training would have, are of two rows at least
+            first = {part: value[:few] for part, value in whole[training].items()}
+            close(_predict(network, x[:few], name, training=training), first, f"{name}: {sentence}", **NEAR)
 
     trained = copy.deepcopy(network)
     _backward(trained, x, name, keep=True)  # running statistics have moved
@@ -94,9 +113,12 @@ def _predict(
     network: Backbone, x: Tensor, name: str, *, still: Tensor | None = None, training: bool = True
 ) -> dict[str, Tensor]:
     """Of a copy: what it predicts in training moves nothing."""
+    asked = copy.deepcopy(network).train(training)
     with in_one_sentence(name), torch.no_grad():
-        asked = copy.deepcopy(network).train(training)
-        return (asked(x) if still is None else asked(x, still))._asdict()
+        found = asked(x) if still is None else asked(x, still)
+    if not training:
+        same(tensors_of(asked), tensors_of(network), f"{name}: in evaluation its state moves")
+    return found._asdict()
 
 
 def _backward(
