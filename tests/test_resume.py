@@ -244,7 +244,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
         fit(recipe, split, run=run, callbacks=[StopAt(8)])
     file = run.path / "recipe.json"
     file.write_text(file.read_text().replace('"width": 16', '"width": 32'))
-    with pytest.raises(InputError, match=r"does not fit its recipe .* Train again with --force"):
+    with pytest.raises(InputError, match=r"does not fit its recipe .* train again with --force"):
         fit(run.recipe(), split, run=run, resume=True)
 
 

@@ -340,6 +340,7 @@ def _check_same(program: Program, tensors: dict[str, Tensor], run: Run) -> None:
     ]
     if wrong:
         raise InputError(
-            f"the checkpoint in {run} does not fit its recipe ({len(wrong)} tensors differ, first {wrong[0]!r}); "
-            "it was written by another version. Train again with --force."
+            f"the checkpoint in {run} does not fit its recipe (tensors that differ: {len(wrong)}, first {wrong[0]!r}); "
+            "it was written by another version of instant, or of a method or backbone of your own. Bring that back, or "
+            "train again with --force."
         )
