@@ -21,6 +21,8 @@ from instant.compare.plan import make_plan
 from instant.compare.results import require_same_labels
 from instant.compare.statistics import Mean, beyond_luck, mean_of, paired, verdict
 from instant.errors import InputError
+from instant.match import Match
+from instant.rules import Fixed
 from instant.run import Run
 
 SETTINGS = {"labels": "10", "steps": "8", "batch": "8", "ratio": "2", "device": "cpu"}
@@ -342,6 +344,23 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     yield own_whim
     del sys.modules["own_whim"]
+
+
+def test_a_method_whose_defaults_were_edited_is_not_compared_under_one_name(
+    own: Any, copy: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def edited(bar: float) -> None:
+        monkeypatch.setattr(own, "whim", lambda problem, *, bar=bar, more=0: Match(Fixed(bar)))
+
+    edited(0.5)
+    assert main(compare(copy, methods="own_whim:whim", seeds="0")) == 0
+    edited(0.6)
+    assert main(compare(copy, methods="own_whim:whim", seeds="0,1")) == 2
+    sentence = f"{copy / 'own_whim-whim-0'} was begun when method.bar was 0.5 by default, and now it is 0.6; undo that"
+    assert sentence in capsys.readouterr().err
+    assert not (copy / "own_whim-whim-1").exists()
+    monkeypatch.setattr(own, "whim", lambda problem, *, bar=0.5, less=0: Match(Fixed(bar)))
+    assert main(compare(copy, methods="own_whim:whim", seeds="0,1")) == 0
 
 
 def test_a_stopped_comparison_shows_what_is_done_and_goes_on(own: Any, copy: Path, capsys: Capture) -> None:

@@ -8,18 +8,20 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from instant.choose import Choice, prepare
 from instant.config import Recipe
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import OWN
 from instant.data.source import Source
+from instant.engine.fit import code_of
 from instant.errors import InputError
 from instant.jobs import folder_name, names_own_files
 from instant.methods import find_method, method_options, takes_any_option
 from instant.recipes import resolve
 from instant.run import Run
+from instant.run_files import Code
 
 PAGE = "compare.html"
 
@@ -180,3 +182,18 @@ def require_same_settings(entry: Entry, settings: Mapping[str, str]) -> None:
         if entry.recipe.source == OWN and name not in settings:
             why = " (chosen from the data: its labels or files have changed since, or what is given with them)"
         raise InputError(f"{run} was begun with {name}={began}, not {now}{why}; give that again, or another --out.")
+    if run.exists:
+        given = entry.recipe.leaves()
+        began, now = map(_defaults, (run.code(), code_of(entry.method, None, entry.recipe.backbone)))
+        for name in began.keys() & now.keys() - given.keys():
+            if began[name] != now[name]:
+                raise InputError(
+                    f"{run} was begun when {name} was {began[name]} by default, and now it is {now[name]}; undo that "
+                    "edit, or give another --out."
+                )
+
+
+def _defaults(code: Code) -> dict[str, Any]:
+    """Of the functions that a run's parts are made by, named as settings are."""
+    parts = {"method": code.options, "backbone": code.backbone}
+    return {f"{part}.{name}": value for part, options in parts.items() for name, value in options.items()}
