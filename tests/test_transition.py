@@ -95,6 +95,23 @@ def test_check_method_looks_at_the_matrix(make: Callable[[torch.Tensor], object]
         check_method(own, make=make)
 
 
+@pytest.mark.parametrize("of", ["each row", "the batch"])
+def test_check_method_finds_a_matrix_that_goes_by_the_other_rows(of: str) -> None:
+    class Around(Transition):
+        """A matrix a row, or one for all, from what the batch is on average."""
+
+        def forward(self, features, x):
+            around = torch.sigmoid(features - features.mean(0) if of == "each row" else features.mean(0))[..., :1]
+            sure = around.unsqueeze(-1) * torch.eye(4, device=x.device)
+            return sure + (1 - around.unsqueeze(-1) if of == "each row" else 1 - around) / 4
+
+    def own(p: Problem) -> Match:
+        return Match(InstanceDependent(Relative(0.9)), transitions=Transitions(Around()))
+
+    with pytest.raises(AssertionError, match=r"^own: Around\.forward must return T\(x\) of each row by itself"):
+        check_method(own)
+
+
 # -- one table --------------------------------------------------------------------------------------------------------
 
 TRUTH = torch.tensor([[0.8, 0.15, 0.05], [0.05, 0.9, 0.05], [0.1, 0.15, 0.75]])

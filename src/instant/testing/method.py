@@ -218,13 +218,20 @@ def _check_transition(learner: Learner, views: Views, name: str) -> None:
         return
     estimator = learner.method.transitions.estimator
     with in_one_sentence(name), torch.no_grad():
-        matrix = estimator(learner.student(views.x_w).features, views.x_w)
+        features = learner.student(views.x_w).features
+        matrix = estimator(features, views.x_w)
     returned = f"{name}: {type(estimator).__name__}.forward must return T(x)"
     one, each = (CLASSES, CLASSES), (ROWS, CLASSES, CLASSES)
     assert isinstance(matrix, Tensor), f"{returned} as a tensor, got {kind_of(matrix)}"
     assert matrix.shape in (one, each), f"{returned} of shape {one} or {each}, got {tuple(matrix.shape)}"
     proper = (matrix >= 0).all() & ((matrix.sum(-1) - 1).abs() < 1e-4).all()
     assert bool(proper), f"{returned}, whose rows are 0 or more and sum to 1, got rows that do not"
+    estimator.eval()
+    with in_one_sentence(name), torch.no_grad():
+        together, alone = (estimator(features[:rows], views.x_w[:rows]) for rows in (ROWS, 1))
+    first = together if together.ndim == 2 else together[:1]
+    sentence = f"{returned} of each row by itself, in evaluation, as labels are asked for one by one"
+    close({"T": alone}, {"T": first}, sentence, rtol=1e-4, atol=1e-5)
 
 
 def _check_alignment(method: Method, name: str) -> None:
