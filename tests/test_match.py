@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from instant import random
-from instant.alignment import Alignment
+from instant.alignment import Alignment, rescaled
 from instant.errors import InputError
 from instant.fairness import Fairness
 from instant.learner import Learner, commit
@@ -72,6 +72,16 @@ def test_forward_correction_with_identity_is_plain_cross_entropy() -> None:
     )
 
 
+def test_a_column_of_zeros_is_a_large_loss_and_no_nan() -> None:
+    """T may hold that nobody is called k: -log 1e-12, and a gradient that a step survives."""
+    logits = torch.tensor([[0.8, 0.2]]).log().requires_grad_()
+    loss = forward_corrected(logits, torch.zeros(1, 2))
+    assert float(loss.detach()) == pytest.approx(-LOG(1e-12))
+    loss.sum().backward()
+    assert logits.grad is not None
+    torch.testing.assert_close(logits.grad, torch.zeros(1, 2))
+
+
 def test_sharpen_is_the_temperature_of_the_logits() -> None:
     logits = torch.randn(4, 5)
     torch.testing.assert_close(sharpen(F.softmax(logits, 1), 0.4), F.softmax(logits / 0.4, 1))
@@ -108,6 +118,14 @@ def test_alignment_keeps_a_balanced_batch() -> None:
     torch.testing.assert_close(Alignment(2)(probs, probs)[0], probs)
 
 
+def test_alignment_survives_classes_that_nobody_has() -> None:
+    """Neither a class that is never predicted nor one that is not wanted makes 0 / 0."""
+    sure = torch.tensor([[1.0, 0.0]])
+    torch.testing.assert_close(Alignment(2)(sure, sure)[0], sure)  # 1 * .5 / 1 beside 0 * .5 / 0
+    unwanted = rescaled(sure, torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.5]))  # 1 * 0 / .5 beside 0 * 1 / .5
+    torch.testing.assert_close(unwanted, sure)
+
+
 # -- fairness ---------------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +143,23 @@ def test_fairness_by_hand() -> None:
     torch.testing.assert_close(state["histogram"], torch.tensor([0.75, 0.25]))
     nothing, _ = fairness(probs, strong.log(), torch.zeros(3))
     assert float(nothing) == 0
+    # two of three called 0: pbar = (1.7, 1.3) / 3, hbar = (2, 1) / 3, N = (.85, 1.3) / 2.15
+    everybody, _ = fairness(probs, strong.log(), torch.ones(3))
+    given = (0.85 / 2.15, 1.3 / 2.15)
+    assert float(everybody) == pytest.approx(wanted[0] * LOG(given[0]) + wanted[1] * LOG(given[1]), rel=1e-5)
+    light, _ = Fairness(2, weight=0.25, momentum=0.5)(probs, strong.log(), torch.ones(3))
+    assert float(light) == pytest.approx(0.25 * float(everybody))
+
+
+def test_fairness_of_one_row_leaves_the_other_classes_out() -> None:
+    """Nobody is called 1: N(pbar/hbar) = (1, 0), where 0 is 1e-12 to the logarithm; and gradients are numbers."""
+    logits = torch.tensor([[0.6, 0.4]]).log().requires_grad_()
+    probs = torch.tensor([[0.9, 0.1], [0.1, 0.9]])  # p~ = h~ = (.5, .5), and so N(p~/h~)
+    loss, _ = Fairness(2, weight=1.0)(probs, logits, torch.ones(1))
+    assert float(loss.detach()) == pytest.approx(0.5 * LOG(1e-12), rel=1e-5)
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
 
 
 # -- whole methods; the model is the identity, so inputs are log-probabilities ----------------------------------------
@@ -368,6 +403,16 @@ def test_mixmatch_without_mixing_is_sharpened_self_consistency() -> None:
     assert float(out.loss) == pytest.approx(SUPERVISED + 4 * ((0.9 - q) ** 2 + (0.7 - q) ** 2) / 2, rel=1e-4)
 
 
+def test_mixmatch_counts_every_row_with_its_guess() -> None:
+    method = MixMatch(weight=4.0)
+    method.quantiles.fill_(1.0)
+    out = run(method, views([[0.6, 0.4], [0.9, 0.1]], [0, 1], [[0.3, 0.7]], [[0.1, 0.9]]))
+    assert float(out.metrics["loss_supervised"]) == pytest.approx((SUPERVISED - LOG(0.1)) / 2)  # the labelled mean
+    assert out.decision.label.tolist() == [1]
+    assert out.decision.confidence.tolist() == pytest.approx([0.8**2 / (0.8**2 + 0.2**2)])
+    assert (out.decision.weight.tolist(), out.decision.threshold.tolist()) == ([1], [0])
+
+
 def test_mixmatch_mixes_a_row_and_its_target_with_the_same_partner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows and targets 0 -> 1 -> 2 -> 0, each .8 of its own."""
     method = MixMatch(weight=4.0)
@@ -385,6 +430,8 @@ def test_mixmatch_mixes_a_row_and_its_target_with_the_same_partner(monkeypatch: 
 
 def test_mixmatch_share_follows_beta() -> None:
     method = MixMatch(alpha=0.5)
+    torch.testing.assert_close(method.quantiles + method.quantiles.flip(0), torch.ones(4096))  # lam, or 1 - lam
+    assert method.share(random.root(0)).shape == (1,), "one share a step"
     shares = torch.cat([method.share(random.fold(random.root(0), step)) for step in range(4000)])
     assert 0.5 <= float(shares.min()) < 0.51
     # arcsine law: P(max(lam, 1 - lam) > t) = 1 - (4 / pi) (asin(sqrt t) - pi / 4)
