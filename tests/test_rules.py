@@ -81,7 +81,7 @@ def test_relative_is_a_share_of_the_labelled_confidence() -> None:
 
 
 def test_dash_tracks_the_labelled_loss_then_decays_to_its_floor() -> None:
-    rule = Decaying(warmup=2, period=10, gamma=2.0, scale=1.0, floor=0.05, momentum=0.5)
+    rule = Decaying(warmup=2, period=10, gamma=2.0, scale=1.5, floor=0.05, momentum=0.5)
     probs_l, y_l = [[0.5, 0.5]], [0]  # labelled loss log 2
     for step in range(2):
         (weight, _), state = rule(seen([[1.0, 0.0]], probs_l, y_l, step=step))
@@ -91,8 +91,9 @@ def test_dash_tracks_the_labelled_loss_then_decays_to_its_floor() -> None:
     _, state = rule(seen([[0.9, 0.1]], [[0.01, 0.99]], y_l, step=2))
     commit(rule, state)
     assert float(rule.rho_0) == pytest.approx(math.log(2)), "the warm-up is over"
-    rho = [float(rule.rho(torch.tensor(step))) for step in (2, 11, 12, 22, 1000)]
-    assert rho == pytest.approx([math.log(2), math.log(2), math.log(2) / 2, math.log(2) / 4, 0.05])
+    rho = [float(rule.rho(torch.tensor(step))) for step in (0, 2, 11, 12, 22, 1000)]
+    start = 1.5 * math.log(2)
+    assert rho == pytest.approx([start, start, start, start / 2, start / 4, 0.05])
 
 
 def test_dash_knows_the_labelled_loss_after_a_short_warm_up() -> None:
@@ -101,8 +102,22 @@ def test_dash_knows_the_labelled_loss_after_a_short_warm_up() -> None:
     for step in range(15):
         right = 0.5 if step < 10 else 0.8
         commit(rule, rule(seen([[1.0, 0.0]], [[right, 1 - right]], [0], step=step))[1])
+        assert step or float(rule.rho_0) == pytest.approx(math.log(2)), "it starts from the first step's"
     share = (1 - 5 / 15) ** 5  # what five steps leave of what was before
     assert float(rule.rho_0) == pytest.approx(share * math.log(2) + (1 - share) * math.log(1.25))
+
+
+@pytest.mark.parametrize(("warmup", "kept"), [(0, 0), (4, 0), (10, 1 / 2), (400, 79 / 80), (500, 0.99), (5120, 0.99)])
+def test_dash_forgets_a_fifth_of_its_warm_up_or_a_hundredth_a_step(warmup: int, kept: float) -> None:
+    assert Decaying(warmup=warmup, period=10).momentum == pytest.approx(kept)
+
+
+def test_dash_takes_certainty_for_a_loss_of_nought_and_certain_error_for_a_large_one() -> None:
+    rule = Decaying(warmup=1, period=10)
+    (weight, _), _ = rule(seen([[1.0, 0.0]], step=10_000))
+    assert weight.tolist() == [1], "0 * log 0 would be no number"
+    _, state = rule(seen([[1.0, 0.0]], [[1.0, 0.0]], [1], step=0))
+    assert float(state["rho_0"]) == pytest.approx(-math.log(1e-12))
 
 
 def test_dash_keeps_easy_rows_and_sharpens_until_the_floor() -> None:
@@ -132,6 +147,11 @@ def test_flexmatch_counts_the_last_confident_prediction_of_every_sample() -> Non
     assert weight.tolist() == [0, 1, 1]
     # only the third was confident (>= .8): sample 8 becomes class 1, sample 0 keeps its old one
     assert state["last"].tolist() == [0, 0, 0, 0, 0, 1, 1, -1, 1, -1]
+
+
+def test_flexmatch_is_sure_from_its_value_on() -> None:
+    _, state = Curriculum(2, 2, 0.75).threshold(seen([[0.75, 0.25], [0.7, 0.3]]))
+    assert state["last"].tolist() == [0, -1]
 
 
 def test_flexmatch_starts_with_the_unused_as_the_largest() -> None:
@@ -172,6 +192,16 @@ def test_softmatch_weights_by_a_truncated_gaussian() -> None:
     assert float(state["var"]) == pytest.approx(0.54)
     # One row has no variance of its own: 0, where the unbiased one would be no number. var = .5 * 1
     assert float(rule(seen([[0.9, 0.1]]))[1]["var"]) == 0.5
+    # Three have the unbiased one: (.04 + .04 + 0) / 2. var = .5 * 1 + .5 * .04
+    assert float(rule(seen([[0.9, 0.1], [0.5, 0.5], [0.7, 0.3]]))[1]["var"]) == pytest.approx(0.52)
+
+
+def test_softmatch_with_other_sigmas_and_without_any_spread() -> None:
+    """mu = .7, var = .08; of one row, followed at once, var = 0: it is at mu and has full weight."""
+    (weight, _), _ = TruncatedGaussian(2, sigmas=3.0, momentum=0.0)(seen([[0.9, 0.1], [0.5, 0.5]]))
+    torch.testing.assert_close(weight, torch.tensor([1.0, math.exp(-0.04 / (2 * 0.08 / 9))]))
+    (weight, _), _ = TruncatedGaussian(2, momentum=0.0)(seen([[0.9, 0.1]]))
+    assert weight.tolist() == [1]
 
 
 PROBS, INFLOW = [[0.7, 0.2, 0.1], [0.3, 0.6, 0.1]], [[0.9, 0.1, 0.3], [0.2, 0.8, 0.0]]
@@ -229,6 +259,7 @@ def test_instance_threshold_is_clipped() -> None:
         (weight, threshold), _ = InstanceDependent(Fixed(0.999), clip=clip)(seen(probs, inflow=inflow))
         assert threshold.tolist() == pytest.approx([clip])
         assert weight.tolist() == [clip < 0.999]
+    assert InstanceDependent(Fixed(0.999)).threshold(seen(probs, inflow=inflow))[0].tolist() == [1], "the paper's"
 
 
 def test_release_applies_a_second_softmax_and_warms_up() -> None:
