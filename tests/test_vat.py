@@ -39,6 +39,18 @@ def test_direction_of_a_linear_classifier_is_its_weight_difference() -> None:
     torch.testing.assert_close(found.abs(), torch.tensor([[0.6, 0.8], [0.6, 0.8]]), atol=1e-3, rtol=1e-3)
 
 
+def test_the_direction_is_looked_for_at_a_distance_of_xi() -> None:
+    x, w, seen = torch.zeros(3, 2), torch.tensor([[3.0, 4.0], [0.0, 0.0]]), []
+
+    def logits(moved: torch.Tensor) -> torch.Tensor:
+        seen.append(moved.detach())
+        return moved @ w.t()
+
+    direction(logits, x, torch.full((3, 2), 0.5), random.root(0), 0.25)
+    assert len(seen) == 1, "one power iteration"
+    torch.testing.assert_close(seen[0].norm(dim=1), torch.full((3,), 0.25))
+
+
 def test_loss_by_hand() -> None:
     w = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
     x_l, x_w = torch.tensor([[0.2, 0.0]]), torch.tensor([[0.0, 0.0]])
@@ -52,6 +64,31 @@ def test_loss_by_hand() -> None:
     supervised = -math.log(1 / (1 + math.exp(-0.6)))
     expected = supervised + 2 * adversarial + 0.5 * math.log(2)
     assert float(out.loss) == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_prediction_is_held_still_and_all_rows_count_alike() -> None:
+    """Each pass adds an offset of its own to the unlabelled logits: that of the first, p's, has no gradient.
+
+    At x = 0 the logits are 0, and the entropy of both rows is at its largest: log 2, without a gradient.
+    """
+    w = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    offsets = [torch.zeros(2, requires_grad=True) for _ in range(3)]
+    passes = iter(offsets)
+
+    def model(x: torch.Tensor, still: torch.Tensor | None = None) -> Prediction:
+        logits = x @ w.t()
+        return Prediction(torch.cat([logits[:1], logits[1:] + next(passes)]), x)
+
+    x_l, x_w, y_l = torch.zeros(1, 2), torch.zeros(2, 2), torch.tensor([0])
+    views = Views(x_l, y_l, x_w, x_w[:0], torch.arange(2), torch.tensor(9), random.root(0), y_l, torch.ones(0))
+    out = VAT(eps=0.1, entropy=0.5)(model, model, views)
+    assert float(out.metrics["entropy"]) == pytest.approx(math.log(2))
+    q = 1 / (1 + math.exp(-0.5))  # as above, the same for both rows
+    adversarial = 0.5 * math.log(0.5 / q) + 0.5 * math.log(0.5 / (1 - q))
+    assert float(out.loss.detach()) == pytest.approx(1.5 * math.log(2) + adversarial, rel=1e-4)
+    of_p, _, of_moved = torch.autograd.grad(out.loss, offsets, allow_unused=True)
+    torch.testing.assert_close(of_p, torch.zeros(2))
+    assert of_moved.abs().min() > 0.01
 
 
 def test_predictions_are_held_against_those_of_the_same_batch() -> None:
