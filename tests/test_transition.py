@@ -182,6 +182,19 @@ def test_transition_head_starts_near_the_identity_and_fits_its_loss() -> None:
     torch.testing.assert_close(learnt[:, 0], matrix[:, 0].detach(), msg="rows without data stay where they were")
 
 
+@pytest.mark.parametrize("make", [TransitionHead, PartDependent])
+def test_t_of_a_sample_is_the_same_in_any_batch(make: Callable[[int, int], Transition]) -> None:
+    estimator = make(3, 2)
+    for parameter in estimator.parameters():
+        parameter.data = torch.arange(float(parameter.numel())).cos().view_as(parameter)
+    features = torch.tensor([[1.0, -2.0, 3.0], [10.0, 20.0, 5.0]])
+    torch.testing.assert_close(estimator(features, features)[:1], estimator(features[:1], features[:1]))
+
+
+def test_a_head_of_many_classes_decays_less() -> None:
+    assert [TransitionHead(2, classes).decay for classes in (2, 10, 20, 50)] == [0.1, 0.1, 1 / 20, 1 / 50]
+
+
 def test_transition_head_depends_on_the_instance() -> None:
     """Two kinds of samples of class 0, one mislabelled as 1 and one not: T(x) must tell them apart."""
     head = TransitionHead(2, 2)
@@ -208,6 +221,10 @@ def test_the_numbers_that_the_document_prints() -> None:
     assert isinstance(volmin, VolumeMinimal)
     assert isinstance(parts, PartDependent)
     assert (volmin.volume, len(parts.part)) == (1e-4, 10)
+    anchor, dual_t = build_transition("anchor", problem()), build_transition("dual_t", problem())
+    assert isinstance(anchor, AnchorPoints)
+    assert isinstance(dual_t, DualT)
+    assert (anchor.fade, dual_t.anchors.fade, dual_t.momentum) == (0.99, 0.99, 0.99)
 
 
 def test_volume_minimal_by_hand() -> None:
@@ -243,6 +260,43 @@ def test_the_penalty_joins_whatever_trains_the_matrix(labelled: bool) -> None:
     assert used.requires_grad is not labelled  # the unsupervised loss trains it only where its own does not
     loss, _ = transitions.fit(matrix, torch.tensor([0]), torch.tensor([0]), sight([[0.9, 0.1]], [0]), STEP)
     assert float(loss.detach()) == pytest.approx(0.5 * LOG(0.9) - labelled * LOG(0.95), rel=1e-4)
+
+
+class OfTheFeature(Transition):
+    """T(x) has the feature itself on its diagonal; it detaches nothing."""
+
+    def forward(self, features, x):
+        return torch.stack([features, 1 - features, 1 - features, features], dim=1).view(-1, 2, 2)
+
+
+def test_t_is_of_the_right_rows_and_teaches_no_features() -> None:
+    """One labelled row of T_kk = .9 before two unlabelled ones of .8 and .6."""
+    transitions = Transitions(OfTheFeature())
+    features = torch.tensor([[0.9], [0.8], [0.6]], requires_grad=True)
+    matrix, used = transitions(features, features, 1)
+    assert not matrix.requires_grad
+    torch.testing.assert_close(used[:, 0, 0], torch.tensor([0.8, 0.6]))
+    seen = sight([[0.9, 0.1]] * 2, other=[0, 0])
+    loss, _ = transitions.fit(matrix, torch.tensor([1]), torch.tensor([0]), seen, STEP)
+    assert float(loss) == pytest.approx(-LOG(0.1))  # the labelled row alone
+
+
+def test_one_matrix_has_a_row_of_every_class_for_a_single_label() -> None:
+    transitions = Transitions(VolumeMinimal(3, volume=0.0))  # .95 on the diagonal
+    matrix, used = transitions(torch.zeros(2, 1), torch.zeros(2, 1), 1)
+    assert matrix.shape == used.shape == (3, 3)
+    loss, _ = transitions.fit(matrix, torch.tensor([2]), torch.tensor([2]), sight([[0.9, 0.1, 0.0]], [0]), STEP)
+    assert float(loss.detach()) == pytest.approx(-LOG(0.95), rel=1e-4)
+
+
+def test_the_loss_is_plain_without_correction_and_in_the_warm_up() -> None:
+    """p = (.7, .3) called 0, column (.9, .2): plain -log .7, corrected -log(.9 * .7 + .2 * .3)."""
+    given = torch.tensor([[0.7, 0.3]]).log(), torch.tensor([[0.9, 0.2]]), torch.tensor([[1.0, 0.0]])
+    plain, corrected = pytest.approx(-LOG(0.7)), pytest.approx(-LOG(0.9 * 0.7 + 0.2 * 0.3))
+    assert float(Transitions(Identity(2), correct=False).consistency(*given, STEP)) == plain
+    assert float(Transitions(Identity(2)).consistency(*given, STEP)) == corrected
+    warm = Transitions(Identity(2), warmup=5)
+    assert [float(warm.consistency(*given, torch.tensor(step))) for step in (4, 5)] == [plain, corrected]
 
 
 def test_part_dependent_by_hand() -> None:

@@ -26,5 +26,5 @@ class TransitionHead(Transition):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, features: Tensor, x: Tensor) -> Tensor:
-        normalised = F.layer_norm(features.detach(), features.shape[1:])
+        normalised = F.layer_norm(features, features.shape[1:])
         return rows_near_identity(self.linear(normalised), self.scale)

@@ -24,5 +24,5 @@ class PartDependent(Transition):
         self.part = nn.Parameter(torch.zeros(parts, classes * classes))
 
     def forward(self, features: Tensor, x: Tensor) -> Tensor:
-        shares = torch.softmax(self.share(F.layer_norm(features.detach(), features.shape[1:])), dim=1)
+        shares = torch.softmax(self.share(F.layer_norm(features, features.shape[1:])), dim=1)
         return torch.einsum("br,rij->bij", shares, rows_near_identity(self.part, self.scale))
