@@ -128,14 +128,24 @@ def test_two_labels_cannot_tell_the_two_sets_apart_and_three_can() -> None:
     turned = Binary(0.7, 0.9, 0.9)  # its twin is turned too: the other signs lead out of [0, 1]
     assert turned.twin(0.65) == pytest.approx(Binary(0.65, 0.929015, 0.8396), abs=1e-5)
     assert turned.twin(0.65).law(2) == pytest.approx(turned.law(2), abs=1e-12)
-    with pytest.raises(InputError, match="no twin"):
-        first.twin(0.95)
+    for prior in (0.05, 0.95):  # .62 + sqrt(.0756 * 19) and .62 - sqrt(.0756 * 19) are no probabilities, nor turned
+        with pytest.raises(InputError, match="no twin"):
+            first.twin(prior)
     for prior in (0, 1, 2):
         with pytest.raises(InputError, match=f"prior={prior} must be above 0 and below 1"):
             first.twin(prior)
 
 
+def test_the_law_of_some_labels_has_an_entry_for_each_count_and_sums_to_one() -> None:
+    """Two labels: both, one in either of two orders, none."""
+    law = Binary(0.7, 0.1, 0.2).law(2)
+    assert law == pytest.approx([0.7 * 0.01 + 0.3 * 0.64, 2 * (0.7 * 0.09 + 0.3 * 0.16), 0.7 * 0.81 + 0.3 * 0.04])
+    assert Binary(0.7, 0.1, 0.2).law(5).sum() == pytest.approx(1)
+
+
 def test_kruskal_ranks_by_hand() -> None:
+    with pytest.raises(InputError, match="views=0 must be a whole number from 1"):
+        kruskal(np.eye(2), 0)
     with pytest.raises(InputError, match="views='x' must be a whole number from 1"):
         kruskal(np.eye(2), "x")  # type: ignore[arg-type]
     assert kruskal_rank(np.eye(5)) == (5, True)
@@ -186,6 +196,8 @@ def test_identifiability_warns() -> None:
     )
     with pytest.warns(UserWarning, match="a class has 2 labels, three are needed"):
         assert not identifiability(2, np.eye(3)).identifiable
+    with pytest.warns(UserWarning, match="class 0 has 0 labels, three are needed"):
+        assert not identifiability([0, 3, 3], np.eye(3)).identifiable
 
 
 @pytest.mark.parametrize(
@@ -198,6 +210,7 @@ def test_identifiability_warns() -> None:
         ([3, 3, 3], np.eye(2), "or 2 of them, one a class of T, got \\[3, 3, 3\\]"),
         (2.5, np.eye(2), "labels_per_class: expected a whole number"),
         (-1, np.eye(2), "labels_per_class: expected a whole number"),
+        ([3, -1], np.eye(2), "labels_per_class: expected a whole number"),
         ([[1], [1, 2]], np.eye(2), "labels_per_class: expected an array, its rows of one length"),
         (3, [["a", "b"], ["c", "d"]], "T: expected numbers, got <U1"),
     ],
