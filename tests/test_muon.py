@@ -54,6 +54,11 @@ def test_what_few_samples_ask_for_counts_as_much() -> None:
     assert 0.6 < float(found.min()) <= float(found.max()) < 1.3
 
 
+def test_the_direction_of_a_tall_matrix_is_that_of_the_wide_one_on_its_side() -> None:
+    wide = random_matrix(4, 16)
+    torch.testing.assert_close(directions([wide.T])[0], directions([wide])[0].T)
+
+
 def test_matrices_of_other_shapes_do_not_change_each_other() -> None:
     shapes = [(8, 3, 3, 3), (4, 16, 1, 1), (16, 4), (5, 5)]  # wide, wider, tall, square
     matrices = [random_matrix(*shape, seed=seed) for seed, shape in enumerate(shapes)]

@@ -239,15 +239,28 @@ def test_a_captured_step_follows_the_schedule(name: str) -> None:
         ({"name": "adam"}, "did you mean 'adamw'"),
         ({"lr": 0.0}, "optim.lr must be positive, got 0.0"),
         ({"lr": math.nan}, "optim.lr must be positive"),
+        ({"lr": math.inf}, "optim.lr must be positive"),
         ({"momentum": 1.0}, r"optim.momentum must lie in \[0, 1\)"),
         ({"momentum": 0.0}, "optim.nesterov needs a momentum"),
         ({"weight_decay": -1.0}, "optim.weight_decay must be 0 or more"),
+        ({"weight_decay": math.inf}, "optim.weight_decay must be 0 or more"),
         ({"layer_decay": 0.0}, r"optim.layer_decay must lie in \(0, 1\]"),
+        ({"layer_decay": 1.5}, r"optim.layer_decay must lie in \(0, 1\]"),
         ({"warmup": -1}, "optim.warmup must be 0 or more"),
         ({"cycles": 2.0}, r"optim.cycles must lie in \[0, 1\]"),
         ({"hold": 1.0}, r"optim.hold must lie in \[0, 1\)"),
+        ({"power": 0.0}, "optim.power must be positive"),
+        ({"power": math.inf}, "optim.power must be positive"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         Optim(**settings)  # type: ignore[arg-type]
+
+
+def test_the_ends_of_what_is_allowed_are_allowed_and_the_defaults_are_those_of_the_papers() -> None:
+    assert (Optim(cycles=0.0).cycles, Optim(cycles=1.0).cycles) == (0, 1)
+    sgd = Optim()
+    assert (sgd.name, sgd.lr, sgd.momentum, sgd.nesterov, sgd.weight_decay) == ("sgd", 0.03, 0.9, True, 5e-4)
+    # cos(7 pi t / 16 T) from the first step to the last, nothing else
+    assert (sgd.cycles, sgd.warmup, sgd.hold, sgd.power, sgd.layer_decay) == (7 / 16, 0, 0, 1, 1)

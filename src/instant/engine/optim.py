@@ -144,7 +144,7 @@ def _inner_weights(model: nn.Module) -> set[Tensor]:
     of_heads = {parameter for head in heads for parameter in head.parameters()}
     kinds = (nn.Linear, nn.modules.conv._ConvNd)
     layers = [module for module in modules if isinstance(module, kinds) and module.weight not in of_heads]
-    inner = layers[1:] if heads else layers[1:-1]
+    inner = layers if heads else layers[:-1]
     return {module.weight for module in inner if getattr(module, "groups", 1) == 1} - {m.weight for m in layers[:1]}
 
 
