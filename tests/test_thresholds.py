@@ -180,11 +180,14 @@ GOOD: dict[str, Any] = {"probs_labelled": LABELLED, "y_labelled": Y, "probs_unla
         ({"transition": "confusoin"}, "did you mean 'confusion'"),
         ({"transition": np.eye(4)}, r"got \(4, 4\)"),
         ({"transition": np.ones((3, 3))}, "a row with the sum 3"),
+        ({"transition": np.array([[1, 0, 0], [0, 1, 0], [0, 0.5, 0.25]])}, "a row with the sum 0.75"),
         ({"transition": np.full((3, 3, 3), np.nan)}, "a row with the sum nan"),
         ({"transition": np.array([[1.5, -0.5, 0], [0, 1, 0], [0, 0, 1]])}, "the smallest entry -0.5"),
         ({"align": "unifrom"}, "align='unifrom' is not known"),
         ({"align": [0.5, 0.5]}, "align: expected 3 shares"),
         ({"align": [0.5, 0.5, 0.5]}, "with the sum 1.5"),
+        ({"align": [0.5, 0.25, 0.0]}, "with the sum 0.75"),
+        ({"align": [1.5, -0.5, 0.0]}, "shares from 0 that sum to 1"),
         ({"align": ["a", "b", "c"]}, "align: expected 'uniform', or a number for every class, got <U1"),
         ({"transition": [["a"] * 3] * 3}, "transition: expected numbers, or 'confusion'"),
         ({"transition": [[1], [0, 1]]}, "transition: expected an array, its rows of one length"),
@@ -196,6 +199,12 @@ GOOD: dict[str, Any] = {"probs_labelled": LABELLED, "y_labelled": Y, "probs_unla
 def test_mistakes_are_sentences(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         instance_thresholds(**(GOOD | wrong))
+
+
+def test_a_class_may_be_wanted_by_nobody() -> None:
+    """P_0 * 1 / m_0 beside P_1 * 0 / m_1: all are called 0, however unsure the classifier was."""
+    probs = np.array([[0.2, 0.8], [0.6, 0.4]])
+    assert instance_thresholds(probs, [0, 1], probs, align=[1.0, 0.0]).label.tolist() == [0, 0]
 
 
 # --- reasons --------------------------------------------------------------------------------------------------
