@@ -20,7 +20,7 @@ from instant.data.sources import arrays
 from instant.data.split import Oracle, make_split
 from instant.engine.evaluate import evaluate_run
 from instant.engine.fit import fit
-from instant.engine.metrics import Meter, summarise_accuracy
+from instant.engine.metrics import BINS, Meter, accuracy, quantiles, summarise_accuracy
 from instant.errors import InputError
 from instant.run import Run
 from instant.types import Decision, Output
@@ -95,6 +95,47 @@ def test_the_meter_counts_no_row_whose_truth_is_unknown() -> None:
     zero = torch.zeros(3).long()
     meter.add(Output(torch.tensor(0.0), {}, {}, Decision(torch.arange(3), zero, *(torch.ones(3),) * 3)), zero[0])
     assert meter.read()["pseudo_label_accuracy"] == 0.5
+
+
+def test_the_meter_says_nothing_of_what_no_row_was_used_for() -> None:
+    """Both rows refused, at the lowest and the highest threshold: the middles of the first and of the last bin."""
+    meter = Meter(Oracle(np.array([0, 0])), classes=2)
+    zero = torch.zeros(2).long()
+    seen = Decision(torch.arange(2), zero, torch.ones(2), torch.tensor([0.0, 1.0]), torch.zeros(2))
+    meter.add(Output(torch.tensor(0.0), {}, {}, seen), zero[0])
+    record = meter.read()
+    assert record["utilisation"] == 0
+    assert "pseudo_label_accuracy" not in record
+    assert (record["threshold_quantiles"][0], record["threshold_quantiles"][-1]) == (0.5 / BINS, 1 - 0.5 / BINS)
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_the_meter_keeps_the_first_step_that_breaks_and_what_broke_it(first: int) -> None:
+    meter = Meter(Oracle(np.array([0])), classes=2)
+    fine, lost = torch.tensor(1.0), torch.tensor(float("nan"))
+    for step in range(6):
+        metrics = {"calm": fine, "wild": lost if step == first else fine, "late": lost if step > first else fine}
+        meter.add(Output(lost if step >= first else fine, metrics, {}), torch.tensor(step))
+    assert meter.culprits() == ["loss", "wild"]
+    assert meter.read()["broken_step"] == first
+
+
+def test_quantiles_are_the_middles_of_their_bins() -> None:
+    """Of 100 values in five bins 3, 30, 60, 90, 100 lie at or below: 5, 25, 50, 75, 95 of them from the second on."""
+    found = quantiles(np.array([3.0, 27.0, 30.0, 30.0, 10.0]))
+    assert found == pytest.approx([0.3, 0.3, 0.5, 0.7, 0.9])
+
+
+def test_accuracy_is_of_the_samples_whose_class_is_known() -> None:
+    probs = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.6, 0.4]])
+    assert accuracy(probs, np.array([0, 1, 1, -1])) == pytest.approx(2 / 3)
+    assert accuracy(probs, np.array([-1, 0, 0, -1])) == 0.5  # class 0 is a class
+
+
+def test_last_and_best_are_told_apart() -> None:
+    found = summarise_accuracy([0.25, 0.75, 0.5])
+    assert (found["accuracy_last"], found["accuracy_median20"], found["accuracy_best"]) == (0.5, 0.5, 0.75)
+    assert set(summarise_accuracy([0.5, float("nan")]).values()) == {None}
 
 
 def test_the_median_is_of_the_last_twenty() -> None:

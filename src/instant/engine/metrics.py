@@ -44,7 +44,6 @@ class Meter(nn.Module):
         super().__init__()
         truth = torch.from_numpy(oracle.open_for_metrics())
         self.names: list[str] = []
-        self.knows_truth = bool((truth >= 0).any())
         self.register_buffer("truth", truth, persistent=False)
         # steps, weight, confidence, weight with known truth, of that right; then the method's own
         self.register_buffer("sums", torch.zeros(5 + SLOTS, dtype=torch.float64))
@@ -102,7 +101,7 @@ class Meter(nn.Module):
             record["threshold_quantiles"] = quantiles(histogram)
             record["threshold_by_class"] = [round(float(t / n), 4) if n else None for n, t in zip(called, asked)]
             record["confidence"] = float(confidence / rows)
-            if self.knows_truth and known > 0:
+            if known > 0:
                 record["pseudo_label_accuracy"] = float(right / known)
         if broken >= 0:
             record["broken_step"] = broken
