@@ -122,6 +122,44 @@ def test_sentences_say_what_limits_them() -> None:
     assert said[2].startswith("Each interval is for one comparison")
 
 
+def test_the_comparison_by_hand() -> None:
+    """Differences .1 and .2: mean .15, error .05; t with one degree of freedom is 12.7062. One run is missing."""
+    found = compared(
+        *(
+            made("a", 0, 0.5, utilisation=None),
+            made("a", 1, 0.6, utilisation=None),
+            made("a", 2, None, utilisation=None),
+        ),
+        *(made("b", 0, 0.6, utilisation=0.25), made("b", 1, 0.8, utilisation=0.75)),
+        seeds=(0, 1, 2),
+    )
+    assert found.unfinished == 2 * 3 - 5
+    assert found.mean("b", lambda result: result.utilisation) == Mean(0.5, pytest.approx(0.25), 2)
+    assert found.mean("a", lambda result: result.utilisation) is None
+    assert len(found.sentences()) == 1
+    assert found.sentences()[0].startswith("b is ahead of a by 15.00 points on average over 2 seeds")
+    first, second = found.to_json()["methods"]
+    assert first["accuracies"] == {"0": 0.5, "1": 0.6}
+    assert (first["mean"], first["standard_error"]) == pytest.approx((0.55, 0.05))
+    assert (second["mean"], second["standard_error"]) == pytest.approx((0.7, 0.1))
+    assert first["difference"] is None
+    reach = 12.7062 * 0.05
+    assert second["difference"] == {
+        "mean": pytest.approx(0.15),
+        "standard_error": pytest.approx(0.05),
+        "seeds": 2,
+        "interval": pytest.approx([0.15 - reach, 0.15 + reach], abs=1e-5),
+        "beyond_luck": False,
+    }
+
+
+def test_a_method_without_a_known_accuracy_has_no_difference() -> None:
+    row = compared(made("a", 0, 0.5), made("b", 0, None)).to_json()["methods"][1]
+    assert row == {"method": "b", "accuracies": {}, "mean": None, "standard_error": None, "difference": None}
+    one = compared(made("a", 0, 0.5), made("b", 0, 0.75)).to_json()["methods"][1]["difference"]
+    assert one == {"mean": 0.25, "standard_error": None, "seeds": 1, "interval": None, "beyond_luck": None}
+
+
 def test_other_samples_for_one_seed_are_not_compared() -> None:
     require_same_labels([made("a", 0, 0.5), made("b", 0, 0.5), made("c", 0, 0.5, labels=1437, split="all")])
     with pytest.raises(InputError, match=r"a and b were trained on other samples for seed 1 \(splits split 1 and x\)"):
