@@ -303,6 +303,14 @@ def test_factories():
     assert [type(policy) for policy in for_vectors()] == [WeakVector, StrongVector]
 
 
+def test_the_noise_of_both_vector_policies_and_its_ends():
+    weak, strong = for_vectors(0.2)
+    assert (weak.scale, strong.noise.scale, strong.drop) == (0.2, 0.5, 0.2)
+    samples = torch.full((3, 4), 2.0)
+    for policy, found in ((WeakVector(0.0), 2), (StrongVector(0.0, 0.0), 2), (StrongVector(0.0, 1.0), 0)):
+        assert torch.equal(policy(samples, random.root(9)), torch.full((3, 4), float(found)))
+
+
 def test_vector_noise_and_dropout():
     samples = torch.full((400, 50), 3.0)
     noise = WeakVector(0.1)(samples, random.root(9)) - 3

@@ -24,7 +24,7 @@ from instant import InstanTClassifier, random
 from instant.augment.contrast import YIQ, Part
 from instant.cli import main
 from instant.config import Recipe
-from instant.contrast import contrast, contrastive
+from instant.contrast import Contrast, contrast, contrastive
 from instant.data.split import Split, make_split
 from instant.engine.build import build_program, split_for
 from instant.engine.features import features_recipe
@@ -35,6 +35,7 @@ from instant.progress import ProgressBar
 from instant.report.baseline import baseline_recipe
 from instant.run import Run
 from instant.run_files import CHECKPOINT
+from instant.types import Prediction, Views
 
 SHORT = {"contrast": "12", "steps": "12"}
 
@@ -66,6 +67,23 @@ def test_two_views_that_agree_are_better_than_two_that_do_not() -> None:
     assert float(alike) == pytest.approx(math.log(math.exp(2) + 4) - 2)
     assert float(apart) == pytest.approx(math.log(math.exp(2) + 4))
     assert (float(everything), float(nothing)) == (1, 0)
+
+
+def test_what_is_compared_are_directions_of_the_two_views() -> None:
+    """Weak views of lengths 3 and 2 along the axes, strong ones of length 1 the other way round: as of unit length."""
+    method = Contrast(2, temperature=0.5)
+    method.project = torch.nn.Identity()  # type: ignore[assignment]
+    weak, strong = torch.tensor([[3.0, 0.0], [0.0, 2.0]]), torch.eye(2).roll(1, 0)
+    nobody, none = weak[:0], torch.zeros(0, dtype=torch.long)
+    given = Views(nobody, none, weak, strong, torch.arange(2), torch.tensor(0), random.root(0), none, torch.ones(0))
+
+    def model(x: Tensor, still: Tensor | None = None) -> Prediction:
+        return Prediction(x, x)
+
+    out = method(model, model, given)
+    # each has its partner at cosine 0, another at 1 and one more at 0
+    assert float(out.loss) == pytest.approx(math.log(math.exp(2) + 2))
+    assert float(out.metrics["partner_found"]) == 0
 
 
 # -- the views --------------------------------------------------------------------------------------------------------

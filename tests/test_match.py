@@ -448,6 +448,7 @@ def test_learner_averages_parameters_and_copies_buffers() -> None:
     learner.average()
     torch.testing.assert_close(learner.teacher.weight, torch.full((2,), 1.5))  # .75 * 1 + .25 * 3
     torch.testing.assert_close(learner.teacher.running_mean, torch.full((2,), 7.0))
+    assert learner.judged is learner.teacher
     assert Learner(model, build_method("supervised", problem()), ema=0).judged is model
 
 
