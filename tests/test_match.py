@@ -20,10 +20,10 @@ from instant.losses import cross_entropy, forward_corrected, hard, one_hot, shar
 from instant.match import Match
 from instant.methods import build_method
 from instant.mixmatch import MixMatch
-from instant.rules import Fixed
+from instant.rules import Fixed, InstanceDependent
 from instant.testing import make_learner, make_views
-from instant.transition import AnchorPoints, Identity, Transitions
-from instant.types import Prediction, Problem, Views, Wants
+from instant.transition import AnchorPoints, Identity, Sight, Transitions
+from instant.types import Prediction, Problem, State, Views, Wants
 
 LOG = math.log
 
@@ -303,6 +303,72 @@ def test_what_t_watches_is_not_aligned() -> None:
     method = Match(Fixed(0.9), align=Alignment(2), transitions=Transitions(anchors))
     out = run(method, views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.8, 0.2]], [[0.7, 0.3], [0.2, 0.8]]))
     torch.testing.assert_close(out.state["transitions.estimator.rows"], torch.tensor([[0.9, 0.1], [0.8, 0.2]]))
+
+
+class Watching(Identity):
+    """Keeps what it is shown."""
+
+    shown: Sight
+
+    def observe(self, sight: Sight) -> State:
+        self.shown = sight
+        return {}
+
+
+def test_what_t_is_shown() -> None:
+    """tau = .3 + P_s; how far a row is above its own, and what its strong view is called."""
+    watching = Watching(2)
+    method = Match(InstanceDependent(Fixed(0.3)), transitions=Transitions(watching))
+    run(method, views([[0.6, 0.4]], [0], [[0.9, 0.1], [0.4, 0.6]], [[0.3, 0.7], [0.2, 0.8]]))
+    assert watching.shown.other.tolist() == [1, 1]
+    assert watching.shown.label.tolist() == [0, 1]
+    assert watching.shown.above.tolist() == pytest.approx([0.9 - 0.4, 0.6 - 0.7])
+
+
+def test_labels_are_the_aligned_ones() -> None:
+    method = build_method("adamatch", problem(), momentum=1.0)
+    commit(method, {"align.model": torch.tensor([0.9, 0.1]), "align.started": torch.tensor(1.0)})
+    out = run(method, views([[0.6, 0.4]], [0], [[0.6, 0.4]], [[0.7, 0.3]]))
+    assert out.decision.label.tolist() == [1]  # .6 / .9 against .4 / .1
+    assert float(out.loss) == pytest.approx(SUPERVISED - LOG(0.3))
+
+
+@pytest.mark.parametrize(
+    ("method", "parts"),
+    [
+        ("softmatch", ["align.model", "align.started", "rule.mu", "rule.var"]),
+        ("freematch", ["fairness.histogram", "fairness.model", "rule.model", "rule.tau"]),
+        ("instant", ["align.model", "align.started", *(f"transitions.estimator.{name}" for name in ("best", "rows"))]),
+    ],
+)
+def test_every_part_has_its_next_state(method: str, parts: list[str]) -> None:
+    options = {"transition": "anchor"} if method == "instant" else {}
+    out = run(build_method(method, problem(), **options), views([[0.6, 0.4]], [0], [[0.9, 0.1]], [[0.7, 0.3]]))
+    assert sorted(out.state) == parts
+
+
+@pytest.mark.parametrize(
+    "name", ["fixmatch", "uda", "softmatch", "freematch", "adamatch", "instant", "instant_released", "soft, aligned"]
+)
+def test_no_gradient_flows_through_what_is_learnt_from(name: str) -> None:
+    """The weak rows get none, the labelled ones that of their own loss, and what is told of the step has none."""
+    soft = Match(Fixed(0.5), align=Alignment(2, learn_target=True), target=lambda probs, seen: probs)
+    method = soft if name == "soft, aligned" else build_method(name, problem())
+    given = views([[0.6, 0.4]], [0], [[0.99, 0.01], [0.2, 0.8]], [[0.7, 0.3], [0.2, 0.8]])
+    for rows in (given.x_l, given.x_w, given.x_s):
+        rows.requires_grad_()
+    out = run(method, given)
+    told = [*out.metrics.values(), *out.state.values(), *out.decision]
+    assert not any(values.requires_grad for values in told)
+    of_l, of_w, of_s = torch.autograd.grad(out.loss, [given.x_l, given.x_w, given.x_s], materialize_grads=True)
+    torch.testing.assert_close(of_l, torch.tensor([[0.6 - 1, 0.4]]))  # softmax less one-hot
+    torch.testing.assert_close(of_w, torch.zeros(2, 2))
+    assert of_s.abs().sum() > 0.1
+
+
+def test_without_a_ramp_the_whole_weight_counts_from_the_first_step_on() -> None:
+    out = run(Match(Fixed(0.5)), views([[0.6, 0.4]], [0], [[0.9, 0.1]], [[0.7, 0.3]], step=0))
+    assert float(out.loss) == pytest.approx(SUPERVISED - LOG(0.7))
 
 
 def test_a_teacher_without_a_second_view_is_refused() -> None:
