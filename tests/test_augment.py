@@ -303,6 +303,25 @@ def test_factories():
     assert [type(policy) for policy in for_vectors()] == [WeakVector, StrongVector]
 
 
+def test_image_policies_are_those_of_the_paper_where_nothing_else_is_said():
+    weak, strong = for_images(3, True)
+    assert (weak.pad, weak.mirror, strong.weak.pad, strong.weak.mirror) == (1 / 8, True, 1 / 8, True)
+    assert (strong.rounds, strong.cutout) == (3, 0.5)
+    assert (Weak(True).pad, Strong(True, 3).weak.pad, Strong(True, 3).rounds) == (1 / 8, 1 / 8, 3)
+    ends = Weak(False, pad=0.0), Weak(False, pad=0.5), Strong(False, 1, rounds=0, cutout=0.0)
+    assert [ends[0].pad, ends[1].pad, ends[2].cutout, Strong(False, 1, cutout=1.0).cutout] == [0, 0.5, 0, 1]
+
+
+def test_the_largest_cutout_at_the_smallest_place_takes_a_quarter_of_itself():
+    """Its side is just below 0.5 * 8 pixels, its middle at the corner (0, 0): two pixels each way are inside."""
+    words = torch.zeros(6, 1, dtype=torch.long)
+    words[3] = 2**32 - 1
+    found = Strong(False, 1, rounds=0, pad=0.0).view(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), words)
+    expected = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
+    expected[..., :2, :2] = 123
+    assert torch.equal(found, expected)
+
+
 def test_the_noise_of_both_vector_policies_and_its_ends():
     weak, strong = for_vectors(0.2)
     assert (weak.scale, strong.noise.scale, strong.drop) == (0.2, 0.5, 0.2)
