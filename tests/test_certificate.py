@@ -43,6 +43,27 @@ def test_all_wrong_certifies_nothing() -> None:
     assert audit(5, 5).lower == 0
 
 
+def test_a_target_that_is_just_reached_is_certified() -> None:
+    """All twenty are known and one is wrong: the precision is 19 / 20, neither more nor less."""
+    known = certify([0] * 20, [1] + [0] * 19, target=0.95, complete=True)
+    assert (known.lower, known.certified, known.refusal) == (0.95, True, None)
+    assert known.budget == {"training": 0, "checks": 20, "total": 20}
+    # were two wrong, nineteen checks would miss one of them in 1 of 10 cases: all twenty are needed
+    early = certify([0] * 20, [1] + [0] * 9 + [-1] * 10, target=0.95, complete=True)
+    assert early.refusal is not None
+    assert early.refusal.endswith("95 % needs 20 with 1 error")
+
+
+def test_the_ends_of_what_may_be_asked() -> None:
+    assert lower_bound(1, confidence=0.5) == pytest.approx(0.5)  # p^1 = 1 - .5
+    assert lower_bound(5, 5) == 0
+    assert lower_bound(20, 1, population=20) == 0.95
+    with pytest.raises(InputError, match="checked=21 cannot be more than population=20"):
+        lower_bound(21, population=20)
+    with pytest.raises(InputError, match="precision=0 must be above 0"):
+        checks_needed(0)
+
+
 def test_checks_needed() -> None:
     precisions = (0.90, 0.95, 0.98, 0.99)
     assert [checks_needed(p) for p in precisions] == [29, 59, 149, 299]
