@@ -43,6 +43,6 @@ class Fairness(nn.Module):
         mean_s = (probs_s * kept).sum(0) / count
         histogram_s = (hard(probs_s) * kept).sum(0) / count
         wanted = _normalised_ratio(model, histogram)
-        given = _normalised_ratio(mean_s, histogram_s.detach())
+        given = _normalised_ratio(mean_s, histogram_s)
         loss = (wanted * torch.log(given + 1e-12)).sum() * (selected.sum() > 0)
         return self.weight * loss, {"model": model, "histogram": histogram}
