@@ -86,6 +86,13 @@ def test_copies_have_the_stated_sizes_and_lie_everywhere_within() -> None:
     torch.testing.assert_close(covered, covered.flip(0, 1), rtol=0.1, atol=0.01)
 
 
+def test_a_copy_in_a_tiny_image_has_a_pixel_at_least() -> None:
+    """A tenth of four pixels is none."""
+    mixed, kept = resize_mix(torch.zeros(500, 1, 4, 4), torch.ones(500, 1, 4, 4), random.root(0))
+    assert float(kept.max()) == 1 - 1 / 16
+    torch.testing.assert_close(mixed.mean((1, 2, 3)), 1 - kept)
+
+
 def test_the_picture_is_a_function_of_the_key_and_never_waits() -> None:
     images = photos(16, 16)
     first, again, other = (resize_mix(images, images.roll(1, 0), random.root(key)) for key in (0, 0, 1))
