@@ -241,7 +241,12 @@ def test_digits_tell_confidence_and_threshold_apart(confidence: float, tau: floa
     assert reason(Parts("a", "b", confidence, tau, tau, 0.0, 0.0, 0.0, accepted)) == said
 
 
-def test_small_parts_are_not_rounded_away() -> None:
-    said = reason(Parts("a", "b", 0.99, 0.9034, 0.9, 0.003, 0.0004, 0.004, True))
-    assert "the runner-up 'b' asks 0.003 more" in said
-    assert said.endswith("called 'a' less than 1 % of the time when they are not, which asks less than 0.001 more")
+def test_parts_that_are_too_small_to_matter_are_left_out() -> None:
+    def said(stay: float, inflow: float) -> str:
+        return reason(Parts("a", "b", 0.99, 0.9 + stay + inflow, 0.9, stay, inflow, 0.004, True))
+
+    runner_up = "everyone is asked 0.90, and the runner-up 'b' asks 0.003 more"
+    assert said(0.003, 0.0004) == f"accepted: 0.99 > 0.90; {runner_up}"
+    called = "samples like this are called 'a' less than 1 % of the time when they are not, which asks 0.001 more"
+    assert said(0.0004, 0.0011) == f"accepted: 0.99 > 0.90; everyone is asked 0.90, and {called}"
+    assert said(0.0004, 0.0004) == "accepted: 0.99 > 0.90"

@@ -20,8 +20,11 @@ class Parts(NamedTuple):
     by_class: bool = False  # kappa differs between classes
 
 
+WORTH_SAYING = 0.001  # of a threshold; smaller parts are in the table of labels
+
+
 def reason(parts: Parts) -> str:
-    """The sentence.
+    """The sentence; parts of the threshold that are too small to matter are left out.
 
     >>> reason(Parts("cat", "dog", 0.93, 0.97, 0.916, 0.05, 0.004, 0.06, False))  # doctest: +NORMALIZE_WHITESPACE
     "refused: 0.93 < 0.97; everyone is asked 0.92, the runner-up 'dog' asks 0.05 more, and samples like this are
@@ -30,16 +33,22 @@ def reason(parts: Parts) -> str:
     'accepted: 0.96 > 0.95'
     """
     verdict = f"{'accepted' if parts.accepted else 'refused'}: {_comparison(parts)}"
-    if parts.stay + parts.inflow == 0:  # a rule without T: the bar is all there is to say
+    more = []
+    if parts.stay >= WORTH_SAYING:
+        more.append(f"the runner-up {parts.runner_up!r} asks {_amount(parts.stay)} more")
+    if parts.inflow >= WORTH_SAYING:
+        share = f"{100 * parts.mistaken:.0f} %" if parts.mistaken >= 0.01 else "less than 1 %"
+        more.append(
+            f"samples like this are called {parts.label!r} {share} of the time when they are not, which asks "
+            f"{_amount(parts.inflow)} more"
+        )
+    if not more:
         return verdict
     asked = parts.kappa + parts.stay + parts.inflow
     cut = f", cut from {asked:.2f}" if asked > parts.tau + 1e-6 else ""
     everyone = f"everyone called {parts.label!r}" if parts.by_class else "everyone"
-    return (
-        f"{verdict}{cut}; {everyone} is asked {parts.kappa:.2f}, the runner-up {parts.runner_up!r} asks "
-        f"{_small(parts.stay)} more, and samples like this are called {parts.label!r} {_percent(parts.mistaken)} of "
-        f"the time when they are not, which asks {_small(parts.inflow)} more"
-    )
+    *first, last = f"{everyone} is asked {parts.kappa:.2f}", *more
+    return f"{verdict}{cut}; {', '.join(first)}, and {last}"
 
 
 def _comparison(parts: Parts) -> str:
@@ -53,10 +62,6 @@ def _comparison(parts: Parts) -> str:
     return f"{confidence:.{digits}f} {'>' if parts.accepted else '<'} {tau:.{digits}f}"
 
 
-def _small(value: float) -> str:
+def _amount(value: float) -> str:
     """Two decimals, or three of what is smaller."""
-    return "less than 0.001" if value < 0.001 else f"{value:.2f}" if value >= 0.01 else f"{value:.3f}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
+    return f"{value:.2f}" if value >= 0.01 else f"{value:.3f}"
