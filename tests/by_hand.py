@@ -1,4 +1,4 @@
-"""Methods by hand: views of two classes whose network is the identity, so that inputs are log-probabilities."""
+"""What cases by hand share: views whose network is the identity, so that inputs are log-probabilities; evidence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import torch
 
 from instant import random
-from instant.types import Prediction, Problem, Views
+from instant.types import Evidence, Prediction, Problem, Views
 
 LOG = math.log
 SUPERVISED = -LOG(0.6)  # one labelled row (.6, .4) of class 0
@@ -35,3 +35,10 @@ def problem(steps: int = 1000, pool: int = 4) -> Problem:
 
 def run(method, given: Views, teacher=identity):
     return method(identity, teacher, given)
+
+
+def seen(probs, probs_l=((0.5, 0.5),), y_l=(0,), index=None, step=0, inflow=None) -> Evidence:
+    probs = torch.tensor(probs)
+    index = torch.arange(len(probs)) if index is None else torch.tensor(index)
+    inflow = None if inflow is None else torch.tensor(inflow)
+    return Evidence(probs, torch.tensor(probs_l), torch.tensor(y_l), index, torch.tensor(step), inflow)
