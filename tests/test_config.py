@@ -202,6 +202,14 @@ def test_recipes_and_sources_that_are_not_there() -> None:
         assert sentence in str(error.value)
 
 
+@pytest.mark.parametrize("given", [("labels", 41, "Ask for 40 or 50."), ("labels", 0, "10"), ("validation", 7, "10")])
+def test_a_number_of_labels_that_cannot_be_is_told_before_anything_is_downloaded(given: tuple[str, int, str]) -> None:
+    setting, number, sentence = given
+    with pytest.raises(InputError, match=rf"^{setting}={number} is .* 10 classes.*{sentence}"):
+        resolve("cifar10", {setting: str(number)})
+    resolve("cifar10", {"labels": "40", "validation": "0"})
+
+
 # --- json -----------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ from typing import Any
 from instant.algorithms import METHODS, REFERENCES
 from instant.backbones.registry import find_backbone
 from instant.config import Recipe, no_suggestion, refuse_ignored
-from instant.data.sources import refuse_data
+from instant.data.sources import SOURCES, refuse_data
+from instant.data.split import per_class
 from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 from instant.methods import find_method, options_of_ours
@@ -266,6 +267,9 @@ def resolve(source: str, settings: dict[str, str]) -> Recipe:
     recipe = recipe.override(settings)
     find_backbone(recipe.backbone)
     refuse_data(source, recipe.data)
+    for setting, total in (("labels", recipe.labels), ("validation", recipe.validation)):
+        if total is not None and source in SOURCES:  # before anything is downloaded
+            per_class(setting, total, SOURCES[source].classes)
     recipe = recipe.located()
     if name.startswith("pretrained_") and "pretrained" not in settings:
         raise InputError(

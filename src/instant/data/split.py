@@ -147,11 +147,11 @@ def make_split(
     rng = _generator(draw, seed)
     shuffled = [rng.permutation(members) for members in known]
     most = min(len(members) for members in known) * classes
-    held = _per_class("validation", validation, classes, most)
+    held = per_class("validation", validation, classes, most)
     if labels is None:
         wanted = [len(members) - held for members in shuffled]
     else:
-        wanted = [_per_class("labels", labels, classes, most)] * classes
+        wanted = [per_class("labels", labels, classes, most)] * classes
     for k, members in enumerate(shuffled):
         if len(members) == 0:
             raise InputError(
@@ -209,14 +209,15 @@ def _whole(setting: str, value: object) -> int:
         raise InputError(f"{setting}={value!r} must be a whole number.") from None
 
 
-def _per_class(setting: str, total: int, classes: int, most: int) -> int:
+def per_class(setting: str, total: int, classes: int, most: int | None = None) -> int:
+    """How many of a class a number of labels is, of which there are `most` as far as that is known."""
     total = _whole(setting, total)
     if total < 0 or (setting == "labels" and total < classes):
         raise InputError(
             f"{setting}={total} is fewer than one a class: there are {classes} classes, ask for at least {classes}."
         )
     if total % classes:
-        most = max(most, classes)
+        most = total + classes if most is None else max(most, classes)
         below = min(total // classes * classes, most)
         choices = " or ".join(str(number) for number in (below, below + classes) if 0 < number <= most)
         raise InputError(
