@@ -9,7 +9,8 @@ truth, is 0.6 points behind it (two CPU cores, docs/transition.md).
 Every run of a seed has the same forty labels, initial weights and features (600 steps without labels, kept in FOLDER),
 and 1,000 steps of a small network. InstanT differs in how T is estimated alone, under each of two bars: the paper's
 kappa with alignment, and FreeMatch's bar for kappa, which differs by class. Differences are to T = I under the same
-bar, seed by seed, with their standard errors. Rows that the csv has already are not measured again.
+bar, and to the method that the bar comes from, AdaMatch or FreeMatch, seed by seed, with their standard errors; what
+the seeds do not explain is bold. Rows that the csv has already are not measured again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
-import math
 import multiprocessing
 import statistics
 from pathlib import Path
@@ -49,6 +49,7 @@ ESTIMATORS = {
 }
 VARIANTS = {(bar, name): BARS[bar] | given for bar in BARS for name, given in ESTIMATORS.items()}
 VARIANTS |= {("its own", name): {"method": name} for name in ("adamatch", "freematch")}
+ORIGINS = {"paper": ("its own", "adamatch"), "by class": ("its own", "freematch")}  # whose bar it is, without m(x)
 SHARES, ERRORS = ("accuracy", "used", "right"), ("error_T", "error_identity", "error_tau")
 Row = dict[str, Any]
 
@@ -127,28 +128,30 @@ def read() -> list[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown: a line a variant, means over the seeds that the identity has too."""
-    found = {(row["bar"], row["estimator"], row["seed"]): row for row in rows}
-    lines = ["| bar | T | accuracy | to T = I | used | of these right | error of T | of the identity | error of tau |"]
-    lines.append("|---" * 9 + "|")
-    for bar, name in VARIANTS:
+    """Markdown: a line a variant, means over the seeds."""
+    from instant.compare.statistics import beyond_luck, paired
+
+    accuracy: dict[tuple[str, str], dict[int, float]] = {}
+    for row in rows:
+        accuracy.setdefault((row["bar"], row["estimator"]), {})[int(row["seed"])] = 100 * float(row["accuracy"])
+
+    def compared(variant: tuple[str, str], reference: tuple[str, str]) -> str:
+        difference = None if variant == reference else paired(accuracy[variant], accuracy.get(reference, {}))
+        if difference is None or difference.error is None:
+            return ""
+        mark = "**" if beyond_luck(difference) else ""
+        return f"{mark}{difference.value:+.2f} ± {difference.error:.2f}{mark}"
+
+    heads = "bar", "T", "accuracy", "to T = I", "to its origin", "used", "of these right", "error of T"
+    lines = [f"| {' | '.join(heads)} | of the identity | error of tau |", "|---" * 10 + "|"]
+    for bar, name in [variant for variant in VARIANTS if variant in accuracy]:
         runs = [row for row in rows if (row["bar"], row["estimator"]) == (bar, name)]
-        if not runs:
-            continue
-        pairs = [(row, found[bar, "identity", row["seed"]]) for row in runs if (bar, "identity", row["seed"]) in found]
-        difference = [100 * (float(row["accuracy"]) - float(other["accuracy"])) for row, other in pairs]
-        compared = ""
-        if name != "identity" and len(difference) > 1:
-            error = statistics.stdev(difference) / math.sqrt(len(difference))
-            compared = f"{statistics.mean(difference):+.2f} ± {error:.2f}"
+        origin = ORIGINS.get(bar, (bar, name))
+        differences = [compared((bar, name), reference) for reference in ((bar, "identity"), origin)]
         shares = [f"{100 * statistics.mean(float(row[key]) for row in runs):.1f}" for key in SHARES]
-        errors = [_mean(runs, key) if runs[0][key] else "" for key in ERRORS]
-        lines.append("| " + " | ".join([bar, name, shares[0], compared, *shares[1:], *errors]) + " |")
+        errors = [f"{statistics.mean(float(row[key]) for row in runs):.3f}" if runs[0][key] else "" for key in ERRORS]
+        lines.append("| " + " | ".join([bar, name, shares[0], *differences, *shares[1:], *errors]) + " |")
     return "\n".join(lines)
-
-
-def _mean(runs: list[Row], key: str) -> str:
-    return f"{statistics.mean(float(row[key]) for row in runs):.3f}"
 
 
 def main() -> None:
