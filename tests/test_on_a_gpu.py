@@ -148,6 +148,7 @@ def test_a_module_that_waits_for_the_host_runs_compiled_instead() -> None:
     assert int(program.clock) == 5
     assert np.isfinite(program.meter.read()["loss"])
     assert len(waited) > 5
+    torch.rand(1, device="cuda")  # dropout, say: a recording that broke off must not leave the generator waiting
 
 
 def test_a_recorded_step_that_goes_back_draws_its_views_again() -> None:
@@ -168,4 +169,4 @@ def test_a_recorded_step_that_goes_back_draws_its_views_again() -> None:
     assert loss(3) == pytest.approx(expected, rel=1e-4)
     program.restore(saved)
     with torch.no_grad():  # the test can tell: other views have another loss
-        assert float(program.learner(others).loss) != pytest.approx(expected, rel=1e-2)
+        assert float(program.learner(others).loss) != pytest.approx(expected, rel=1e-3)

@@ -151,7 +151,8 @@ class Program(nn.Module):
         side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         self._lay(drawn)
         self._ahead(side)
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # what other threads do is no fault of it
+        recording = torch.cuda.graph(graph, capture_error_mode="thread_local")  # blind to other threads
+        with _generator_restored(self.clock.device), recording:
             self._ahead(side)
         self._graph = graph
 
@@ -217,6 +218,17 @@ class Program(nn.Module):
         self._laid = None
         for name, value in self.tensors().items():
             value.copy_(saved[name])
+
+
+@contextmanager
+def _generator_restored(device: torch.device) -> Iterator[None]:
+    """Random numbers also after a recording that broke off: torch would wait for its end, and refuse any till then."""
+    try:
+        yield
+    except Exception:
+        generator = torch.cuda.default_generators[device.index]
+        generator.graphsafe_set_state(generator.clone_state())
+        raise
 
 
 @contextmanager
