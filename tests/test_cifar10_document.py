@@ -122,6 +122,13 @@ def test_mixing_is_compared_as_it_was_tried_and_as_it_ended() -> None:
             found = [f"{100 * float(row[name]):.{digits}f}" for name, digits in columns]
             assert cells[3 * number : 3 * number + 3] == found, (run, before)
 
+    runs = ("instant", "features", "usb", "2"), ("unmixed", "features", "usb", "2"), ("instant", "features", "usb", "0")
+    for step, *cells in _table("| step | mixing, seed 2 |"):
+        for number, run in enumerate(runs):
+            row = known[run, int(step.replace(",", ""))]
+            found = [f"{100 * float(row['accuracy']):.2f} %", f"{100 * float(row['pseudo_label_accuracy']):.1f} %"]
+            assert cells[2 * number : 2 * number + 2] == found, (run, step)
+
 
 def test_the_readme_has_every_result_of_instant() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -115,7 +115,7 @@ def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
 
     Features are learnt first, without labels; then the optimizer is Muon, the learning rate falls to zero, and half of
     the strong views have a second image in them. InstanT has a bar by class (`_bar_by_class`). The accuracy is
-    that of seed 0, the only one that has been run.
+    that of seed 0, the only one that has been run to its end.
     """
     settings: dict[str, Any] = {"steps": 120_000, "log_every": 500, "evaluate_every": 2500}
     optim = Optim(name="muon", lr=0.1, cycles=0.5, warmup=1000)
