@@ -121,6 +121,17 @@ def test_some_strong_views_have_the_one_before_in_them_and_nothing_else_changes(
             assert float((pixels == own[row]).float().mean()) == pytest.approx(kept)
 
 
+def test_mixing_may_begin_later() -> None:
+    split = numbered()
+    plain, mixing, late = make_feed(split), make_feed(split, mix=0.5), make_feed(split, mix=0.5, mix_after=3)
+    for step in (0, 2):
+        assert torch.equal(at(late, step).x_s, at(plain, step).x_s)
+        assert at(late, step).kept.tolist() == [1.0] * 6
+    for name in ("x_s", "kept"):
+        assert torch.equal(getattr(at(late, 3), name), getattr(at(mixing, 3), name)), name
+    assert float(at(late, 3).kept.max()) < 1
+
+
 def test_the_smaller_one_is_a_strong_view_too_and_lies_elsewhere_in_every_step() -> None:
     def turned(samples: Tensor, key: Tensor) -> Tensor:
         return 255 - samples
@@ -156,6 +167,16 @@ def test_a_view_of_two_samples_learns_both_labels_if_both_count() -> None:
     third = -0.5 * LOG(0.4) - 0.5 * LOG(0.6)  # labels are 0, 0, 1, 0
     fourth = -0.5 * LOG(0.1) - 0.5 * LOG(0.9)
     assert float(out.loss) == pytest.approx(SUPERVISED + (third + fourth) / 4, rel=1e-5)
+
+
+def test_a_view_that_is_whole_learns_its_own_label_whether_the_other_counts_or_not() -> None:
+    weak = [[0.6, 0.4], [0.03, 0.97], [0.98, 0.02], [0.99, 0.01]]
+    strong = [[0.7, 0.3], [0.2, 0.8], [0.6, 0.4], [0.1, 0.9]]
+    given = views([[0.6, 0.4]], [0], weak, strong)
+    method = build_method("fixmatch", problem())
+    whole = run(method, given._replace(kept=torch.ones(3)))
+    assert float(whole.loss) == pytest.approx(float(run(method, given).loss), rel=1e-6)
+    assert float(whole.loss) == pytest.approx(SUPERVISED - (LOG(0.8) + LOG(0.6) + LOG(0.1)) / 4, rel=1e-5)
 
 
 class Halves(Rule):
@@ -260,8 +281,14 @@ def test_a_share_that_is_no_view_is_refused() -> None:
         build_program(recipe, split)
 
 
+def test_mixing_that_would_never_begin_is_refused() -> None:
+    recipe, split = small(mix_after="3")
+    with pytest.raises(InputError, match="mix_after=3 is when mixing begins, and mix=0 is none; set mix too"):
+        build_program(recipe, split)
+
+
 def test_the_baseline_of_a_run_that_mixes(tmp_path: Path) -> None:
-    recipe, split = small(mix="0.5")
+    recipe, split = small(mix="0.5", mix_after="4")
     run = Run(tmp_path / "run")
     fit(recipe, split, run=run)
     assert train_baseline(run, split).finished
@@ -289,13 +316,14 @@ def test_vectors_are_not_mixed() -> None:
 
 
 def test_features_are_learnt_from_whole_images() -> None:
-    recipe, split = small(mix="0.5", contrast="4")
+    recipe, split = small(mix="0.5", mix_after="8", contrast="4")
     assert features_recipe(recipe, split).mix == 0
     assert fit(recipe, split).summary["steps"] == 24
 
 
-def test_a_run_that_mixes_is_resumed_as_it_was(tmp_path: Path) -> None:
-    recipe, split = small(mix="0.5")
+@pytest.mark.parametrize("after", ["0", "12"])
+def test_a_run_that_mixes_is_resumed_as_it_was(after: str, tmp_path: Path) -> None:
+    recipe, split = small(mix="0.5", mix_after=after)
     whole, parts = Run(tmp_path / "whole"), Run(tmp_path / "parts")
     fit(recipe, split, run=whole)
     with pytest.raises(Interrupted):
@@ -323,7 +351,7 @@ def test_a_step_of_views_of_two_compiles_to_the_same_and_never_waits(method: str
 
 
 def test_a_compiled_feed_mixes_the_same() -> None:
-    feed = make_feed(numbered(), mix=0.5)
-    feed.prepare(0)
-    step = torch.tensor(0)
+    feed = make_feed(numbered(), mix=0.5, mix_after=1)
+    feed.prepare(1)
+    step = torch.tensor(1)
     close(torch.compile(feed.forward)(step)._asdict(), feed(step)._asdict(), "views", rtol=1e-5, atol=1e-4)

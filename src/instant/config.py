@@ -64,6 +64,7 @@ class Recipe:
     mirror: Annotated[bool | None, "may a view be mirrored, left to right? none: as the source says"] = None
 
     mix: Annotated[float, "share of the strong views of images that have another one, made smaller, in them"] = 0.0
+    mix_after: Annotated[int, "steps before the first of those; till then every strong view is of one image"] = 0
 
     noise: Annotated[
         float, "weak views of a vector: deviation of the noise, in standardised features; strong: 2.5 x"
@@ -102,11 +103,12 @@ class Recipe:
             )
         if not 0 <= self.shift <= 0.5:
             raise InputError(f"shift={self.shift} must lie in [0, 0.5]: it is a share of the image's side.")
-        for name in ("validation", "contrast", "clip", "noise", "neighbours"):
+        for name in ("validation", "contrast", "mix_after", "clip", "noise", "neighbours"):
             if not getattr(self, name) >= 0:  # in this form it holds for NaN too
                 raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")
-        if self.contrast >= 2**31:
-            raise InputError(f"contrast={self.contrast} must be 0 or more and below 2^31.")
+        for name in ("contrast", "mix_after"):
+            if getattr(self, name) >= 2**31:
+                raise InputError(f"{name}={getattr(self, name)} must be 0 or more and below 2^31.")
         if self.memory is not None and not self.memory >= 0:
             raise InputError(f"memory={self.memory} must be 0 or more MiB, or none for half of what is free.")
         if not 0 <= self.seed < 2**63:
@@ -198,7 +200,7 @@ class Recipe:
 
 def refuse_ignored(settings: Collection[str], source: str, *, images: bool) -> None:
     """Settings of the views of vectors do nothing to images, and the other way round."""
-    for key in ("noise", "neighbours") if images else ("shift", "operations", "mirror", "mix", "contrast"):
+    for key in ("noise", "neighbours") if images else ("shift", "operations", "mirror", "mix", "mix_after", "contrast"):
         if key in settings:
             here, there = ("images", "vectors") if images else ("vectors", "images")
             raise InputError(f"{key}= is for {there}, and {source} has {here}; leave it out.")

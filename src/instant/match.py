@@ -142,7 +142,10 @@ class Match(Method):
     def _consistency(
         self, student: Tensor, target: Tensor, column: Tensor | None, weight: Tensor, views: Views
     ) -> Tensor:
-        """(B,) losses of the rows that count. A view of two learns both targets by its shares, if both count."""
+        """(B,) losses of the rows that count. A view of two learns both targets by its shares, if both count.
+
+        One that is whole after all, of which a share of 1 is its own, learns its own.
+        """
         losses = self._loss(student, target, column, views.step)
         mixed = len(views.kept)
         if not mixed:
@@ -152,7 +155,7 @@ class Match(Method):
             return rows.roll(1, 0)[-mixed:]
 
         their = self._loss(student[-mixed:], other(target), None if column is None else other(column), views.step)
-        both = weight[-mixed:] * other(weight)
+        both = weight[-mixed:] * torch.where(views.kept < 1, other(weight), 1)
         return torch.cat([(weight * losses)[:-mixed], both * their.lerp(losses[-mixed:], views.kept)])
 
     def _loss(self, logits: Tensor, target: Tensor, column: Tensor | None, step: Tensor) -> Tensor:

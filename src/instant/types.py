@@ -43,7 +43,7 @@ class Views(NamedTuple):
     step: Tensor  # () int64
     key: Tensor  # (2,) randomness of this step for the method's own draws
     y_weak: Tensor  # (W,) classes of the labelled samples in weak views
-    kept: Tensor  # (M,) the last M strong views have the one before them in them: the share that is still their own
+    kept: Tensor  # (M,) the last M strong views have the one before them in them: the share that is their own, or 1
 
 
 class Evidence(NamedTuple):

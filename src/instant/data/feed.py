@@ -65,6 +65,7 @@ class Feed(nn.Module):
         streamed: bool = False,
         strong_labels: float = 0.0,
         mix: float = 0.0,
+        mix_after: int = 0,
     ) -> None:
         super().__init__()
         rows = batch * ratio if wants.weak else 0
@@ -85,6 +86,7 @@ class Feed(nn.Module):
         self.hardened = min(round(strong_labels * batch), batch - 1)  # labelled rows in strong views, the last ones
         strong_rows = rows if wants.second == "strong" else 0
         self.mixed = min(round(mix * strong_rows), max(0, strong_rows - 1))  # those with another in them, the last ones
+        self.mix_after = mix_after
         self.second = weak if wants.second == "weak" else strong
         self.images = split.train.is_images
         self.normalise = Normalise(split.mean, split.std, images=self.images)
@@ -128,6 +130,9 @@ class Feed(nn.Module):
         if self.mixed:
             whole, others = x_s[-self.mixed :], x_s.roll(1, 0)[-self.mixed :]
             mixed, kept = resize_mix(whole, others, random.fold(key, MIX))
+            if self.mix_after:
+                begun = step >= self.mix_after
+                mixed, kept = torch.where(begun, mixed, whole), torch.where(begun, kept, 1.0)
             x_s = _laid_out(torch.cat([x_s[: -self.mixed], mixed]))
         y_l = self.targets[place_l]
         y_weak = y_l[: len(y_l) - self.hardened]

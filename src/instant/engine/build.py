@@ -109,6 +109,8 @@ def build_program(
 
     if recipe.mix:
         _refuse_mixing(recipe, built, split)
+    elif recipe.mix_after:
+        raise InputError(f"mix_after={recipe.mix_after} is when mixing begins, and mix=0 is none; set mix too.")
     learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
     weak, strong = policies
     near = None
@@ -127,6 +129,7 @@ def build_program(
         streamed=too_large is not None,
         strong_labels=recipe.strong_labels,
         mix=recipe.mix,
+        mix_after=recipe.mix_after,
     ).to(device)
     if recipe.mix and not feed.mixed:
         raise InputError(
