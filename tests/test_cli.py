@@ -301,6 +301,11 @@ def test_a_damaged_run(name: str, content: bytes | None, sentence: str, copy: Pa
     assert sentence in refused(["evaluate", str(copy)], capsys)
 
 
+def test_a_file_of_a_run_instead_of_its_folder(copy: Path, capsys: Capture) -> None:
+    sentence = refused(["evaluate", str(copy / "model.json")], capsys)
+    assert sentence == f"{copy / 'model.json'} is a file; give the folder of the run, as in {copy}."
+
+
 @pytest.mark.parametrize(
     ("words", "name", "content", "missing"),
     [

@@ -293,6 +293,8 @@ class RunFiles:
         except FileNotFoundError:
             why = f"the run did not finish; go on with: {self.resume_command}" if self.exists else "it is no run folder"
             raise InputError(f"{path} is not there: {why}.") from None
+        except NotADirectoryError:
+            raise InputError(f"{self.path} is a file; give the folder of the run, as in {self.path.parent}.") from None
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError, OSError) as error:
             raise InputError(f"{path} cannot be read ({error}); is it a complete file?") from error
         if not isinstance(value, dict):
