@@ -3,7 +3,7 @@
 Activations are (N, C, H, W) in channels-last memory: rows of C values, one a pixel. Batch norm needs two passes
 that reduce over pixels: `moments` forward, of an activation or of the sum of two, and `pulls` backward. `usable`
 says where they apply; elsewhere torch's own operations do the same. Sums are taken in a fixed order: the same input
-gives the same bits.
+gives the same bits. Triton launches on the current GPU, torch on that of its tensors: every launch says which.
 """
 
 from __future__ import annotations
@@ -138,10 +138,11 @@ def combine(partial: Tensor, *, rows: int = 0, start: Tensor | None = None) -> T
     """(programs, sums, C) to (sums, C); with the number of rows two sums about `start` to mean and variance."""
     programs, sums, channels = partial.shape
     out = partial.new_empty(sums, channels)
-    _combine[(channels // 4, sums // 2)](
-        partial, partial if start is None else start, out, programs, rows,
-        channels, 4, triton.next_power_of_2(programs), rows > 0, start is not None, num_warps=8,
-    )  # fmt: skip
+    with torch.cuda.device_of(partial):
+        _combine[(channels // 4, sums // 2)](
+            partial, partial if start is None else start, out, programs, rows,
+            channels, 4, triton.next_power_of_2(programs), rows > 0, start is not None, num_warps=8,
+        )  # fmt: skip
     return out
 
 
@@ -175,10 +176,11 @@ def _reduce(x: Tensor, other: Tensor | None) -> tuple[Tensor | None, Tensor]:
     rows, block, programs, tiles = _plan(x)
     partial = x.new_empty(programs, 2, channels, dtype=torch.float32)
     total = None if other is None else torch.empty_like(x)
-    _moments[(programs,)](
-        x, x if other is None else other, x if total is None else total, partial, rows,
-        channels, block, tiles, other is not None, num_warps=8,
-    )  # fmt: skip
+    with torch.cuda.device_of(x):
+        _moments[(programs,)](
+            x, x if other is None else other, x if total is None else total, partial, rows,
+            channels, block, tiles, other is not None, num_warps=8,
+        )  # fmt: skip
     # in memory the first C values are pixel 0
     return total, combine(partial, rows=rows, start=x if total is None else total)
 
@@ -190,7 +192,10 @@ def pulls(grad: Tensor, x: Tensor, scale: Tensor, shift: Tensor, mean: Tensor, s
     channels = x.shape[1]
     rows, block, programs, tiles = _plan(x)
     partial = x.new_empty(programs, sums, channels, dtype=torch.float32)
-    _pulls[(programs,)](grad, x, scale, shift, mean, partial, rows, slope, channels, block, tiles, sums, num_warps=8)
+    with torch.cuda.device_of(x):
+        _pulls[(programs,)](
+            grad, x, scale, shift, mean, partial, rows, slope, channels, block, tiles, sums, num_warps=8
+        )
     return combine(partial)
 
 

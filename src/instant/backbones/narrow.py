@@ -145,10 +145,11 @@ def _launch(x: Tensor, wide: Tensor, residual: Tensor | None, *, sums: bool) -> 
     at_once, stages = (IMAGES, 4) if residual is None else (WITH_RESIDUAL, 3)
     programs = triton.cdiv(images, at_once)
     partial = x.new_empty(programs if sums else 0, 2, outputs, dtype=torch.float32)
-    _forward[(programs,)](
-        x, wide, x if residual is None else nhwc(residual), y, partial, images,
-        height, width, channels, outputs, at_once, residual is not None, sums, num_warps=4, num_stages=stages,
-    )  # fmt: skip
+    with torch.cuda.device_of(x):
+        _forward[(programs,)](
+            x, wide, x if residual is None else nhwc(residual), y, partial, images,
+            height, width, channels, outputs, at_once, residual is not None, sums, num_warps=4, num_stages=stages,
+        )  # fmt: skip
     return y, partial
 
 
@@ -191,9 +192,10 @@ def _weight_gradient_of(x: Tensor, grad: Tensor) -> Tensor:
     outputs = grad.shape[1]
     programs = triton.cdiv(images, IMAGES)
     out = x.new_empty(programs, 3, 4, channels, 2, outputs, dtype=torch.float32)
-    _weight_gradient[(programs,)](
-        x, grad, out, images, height, width, channels, outputs, IMAGES, num_warps=4, num_stages=3
-    )
+    with torch.cuda.device_of(x):
+        _weight_gradient[(programs,)](
+            x, grad, out, images, height, width, channels, outputs, IMAGES, num_warps=4, num_stages=3
+        )
     return out
 
 

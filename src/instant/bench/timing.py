@@ -17,9 +17,9 @@ def clock_of(device: torch.device) -> Clock:
 
     def events(run: Callable[[], object]) -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
+        begin.record(torch.cuda.current_stream(device))
         run()
-        end.record()
+        end.record(torch.cuda.current_stream(device))
         end.synchronize()
         return begin.elapsed_time(end) / 1000
 

@@ -85,7 +85,8 @@ class Program(nn.Module):
         if self._laid != step:
             self.feed.prepare(step)
             if not self._started:
-                self._start()
+                with torch.cuda.device_of(self.clock):  # streams and recordings are of the current GPU
+                    self._start()
             if self._graph is not None:
                 self._lay(self._views_of(self.clock))
         if self._graph is None:
@@ -151,7 +152,8 @@ class Program(nn.Module):
         side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         self._lay(drawn)
         self._ahead(side)
-        recording = torch.cuda.graph(graph, capture_error_mode="thread_local")  # blind to other threads
+        # on a stream of its own, as torch's is of the first GPU that recorded; and blind to what other threads do
+        recording = torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local")
         with _generator_restored(self.clock.device), recording:
             self._ahead(side)
         self._graph = graph
