@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from instant.backbones import build, kernels, narrow
+from instant.backbones import able, build, kernels, narrow
 from instant.backbones.rows import NormAct
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -144,3 +144,21 @@ def test_the_whole_network_and_its_gradient(monkeypatch: pytest.MonkeyPatch) -> 
     for (name, _), a, b in zip(model.named_parameters(), found, gradients()):
         limit = 1e-4 if DEVICE == "cpu" else 5e-2
         assert float((a - b).norm() / b.norm()) < limit, name
+
+
+@here
+def test_what_is_tried_on_a_gpu_runs() -> None:
+    able.try_reductions(torch.device(DEVICE))
+    able.try_convolutions(torch.device(DEVICE))
+
+
+@here
+def test_a_row_that_is_too_wide_for_the_gpu_is_left_to_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    conv, x = nn.Conv2d(16, 32, 3, padding=1), tensor(2, 16, 64, 64).bfloat16()
+    assert narrow.fits(conv, x)
+    monkeypatch.setattr(narrow, "widest", 32)
+    assert not narrow.fits(conv, x)
+    assert narrow.fits(conv, x[..., :32])
+    monkeypatch.setattr(kernels, "able", False)
+    assert not narrow.fits(conv, x[..., :32])
+    assert not kernels.usable(x)

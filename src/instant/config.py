@@ -77,7 +77,7 @@ class Recipe:
 
     device: Annotated[str, "auto, cpu, cuda, cuda:1, ..."] = "auto"
     step: Annotated[Step, "how a step runs; auto: captured as a CUDA graph, eager on a CPU"] = "auto"
-    precision: Annotated[Precision, "auto: bfloat16 on CUDA"] = "auto"
+    precision: Annotated[Precision, "auto: bfloat16 on GPUs that multiply it, from Ampere on"] = "auto"
     memory: Annotated[float | None, "MiB that samples may take on the device, else streamed; none: half the free"] = (
         None
     )

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import register_flop_formula
 
-from instant.backbones.kernels import INTERPRETED, combine, nhwc
+from instant.backbones.kernels import combine, nhwc, present
 
 try:
     import triton
@@ -24,6 +24,7 @@ except ImportError:
 
 IMAGES = 2  # walked down side by side
 WITH_RESIDUAL = 4  # where a residual is added on the way: its reads want company
+widest = 64  # pixels of a row that a program can hold; less where `able.settle` found less shared memory
 
 
 def fits(conv: nn.Conv2d, x: Tensor) -> bool:
@@ -31,9 +32,8 @@ def fits(conv: nn.Conv2d, x: Tensor) -> bool:
     width = x.shape[3]
     square = conv.kernel_size == (3, 3) and conv.stride == (1, 1) and conv.padding == (1, 1)
     narrow = conv.in_channels in (3, 16, 32) and conv.out_channels in (16, 32)
-    wide = 16 <= width <= 64 and width & (width - 1) == 0
-    able = triton is not None and (x.is_cuda or INTERPRETED)
-    return able and square and narrow and wide and x.dtype == torch.bfloat16
+    wide = 16 <= width <= widest and width & (width - 1) == 0
+    return present(x) and square and narrow and wide and x.dtype == torch.bfloat16
 
 
 def turns(weight: Tensor) -> bool:

@@ -29,6 +29,7 @@ from instant.engine.build import build_program
 from instant.engine.device import choose_device, choose_way, describe
 from instant.engine.heap import kept_heap
 from instant.engine.step import Program, convolutions
+from instant.errors import InputError
 from instant.types import Views
 
 resource: ModuleType | None
@@ -145,7 +146,9 @@ def measure(
     subject = Subject(recipe.method, recipe.backbone, way, describe(device), torch.__version__)
     try:
         return _measure(recipe, split, effort, subject, device, say, alone)
-    except RuntimeError as error:  # out of memory, a kernel that does not compile
+    except InputError:
+        raise
+    except Exception as error:  # out of memory, a kernel that does not compile
         return Failure(subject, (str(error).strip() or type(error).__name__).splitlines()[0])
     finally:
         if way != "eager":

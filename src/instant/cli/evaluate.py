@@ -8,13 +8,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from instant.cli.shared import AsJson, OwnBackbone, RunFolder
+from instant.cli.shared import AsJson, Device, OwnBackbone, RunFolder
 from instant.console import console, say
 
 
 def evaluate(
     folder: RunFolder,
     backbone: OwnBackbone = None,
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Accuracy of a run's saved model on its test data, over all and per class."""
@@ -23,7 +24,7 @@ def evaluate(
     from instant.run import Run
 
     run = Run(folder)
-    result = evaluate_run(run, source_for(run.recipe()), backbone=backbone)
+    result = evaluate_run(run, source_for(run.recipe()), backbone=backbone, device=device)
     if as_json:
         typer.echo(json.dumps(result))
         return

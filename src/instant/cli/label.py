@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from instant.cli.shared import OwnBackbone, OwnMethod, RunFolder
+from instant.cli.shared import Device, OwnBackbone, OwnMethod, RunFolder
 from instant.console import complain, say_problems
 
 
@@ -22,6 +22,7 @@ def label(
     form: Annotated[str | None, typer.Option("--format", help="parquet, csv, label-studio; none: by suffix")] = None,
     method: OwnMethod = None,
     backbone: OwnBackbone = None,
+    device: Device = "auto",
     force: Annotated[bool, typer.Option("--force", help="replace the file")] = False,
 ) -> None:
     """Labels with confidence, threshold and reason, a row a sample; the same command again resumes what was stopped."""
@@ -57,6 +58,7 @@ def label(
             force=force,
             method=method,
             backbone=backbone,
+            device=device,
             report=show,
         )
     except KeyboardInterrupt:

@@ -16,6 +16,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="a finished run f
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 OwnMethod = Annotated[str | None, typer.Option(help="package.module:function, of a run of your own method")]
 OwnBackbone = Annotated[str | None, typer.Option(help="package.module:function, of a run of your own backbone")]
+Device = Annotated[str, typer.Option(help="auto, the one it was trained on if there is such; cpu, cuda, cuda:1")]
 
 
 def key_values(words: list[str]) -> dict[str, str]:

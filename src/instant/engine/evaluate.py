@@ -12,7 +12,7 @@ from instant.contrast import contrastive
 from instant.data.feed import Normalise
 from instant.data.source import Source
 from instant.data.split import Split
-from instant.engine.device import choose_device
+from instant.engine.device import device_of
 from instant.engine.metrics import accuracy, predict
 from instant.errors import InputError
 from instant.learner import Learner
@@ -37,7 +37,9 @@ def evaluate(learner: Learner, split: Split, normalise: Normalise) -> dict[str, 
     return found
 
 
-def evaluate_run(run: Run, source: Source, *, backbone: str | BackboneFunction | None = None) -> dict[str, Any]:
+def evaluate_run(
+    run: Run, source: Source, *, backbone: str | BackboneFunction | None = None, device: str = "auto"
+) -> dict[str, Any]:
     """Accuracy over all test samples and per class, from model.safetensors alone.
 
     Where no class of a test sample is known, over the validation part, which the run held out of training.
@@ -61,7 +63,7 @@ def evaluate_run(run: Run, source: Source, *, backbone: str | BackboneFunction |
         run.require_same_samples(source)
         part, store = "validation", source.train.take(np.array(split["validation"]))
         targets = np.array(split["validation_targets"])
-    where = choose_device("auto")
+    where = device_of(run.recipe().device, device)
     normalise = Normalise(card["mean"], card["std"], images=store.is_images).to(where)
     probs = predict(network.to(where), store, normalise, device=where)
     known = torch.from_numpy(targets >= 0).to(where)

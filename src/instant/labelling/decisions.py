@@ -13,7 +13,7 @@ from instant.backbones import BackboneFunction
 from instant.data.progress import Report, counting
 from instant.data.split import Split
 from instant.data.store import Store, batches
-from instant.engine.device import choose_device
+from instant.engine.device import device_of
 from instant.errors import InputError
 from instant.labelling.judge import Judge, Verdict, load_judge, require_rule
 from instant.labelling.thresholds import Thresholds
@@ -59,7 +59,7 @@ def decide(
     require_rule(judge, run)
     if store is not None and store.shape != shape:
         raise InputError(f"{store.name}: expected samples of shape {shape} as {run} was trained on, got {store.shape}.")
-    judge.to(choose_device(device))
+    judge.to(device_of(run.recipe().device, device))
     rows, in_pool = (split.pool, np.arange(len(split.pool))) if store is None else (np.arange(len(store)), None)
     with counting("deciding", len(rows), wanted=sys.stderr.isatty() and len(rows) >= MANY) as report:
         return decide_rows(

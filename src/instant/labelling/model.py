@@ -11,7 +11,7 @@ import torch
 
 from instant.backbones import BackboneFunction
 from instant.data.store import batches
-from instant.engine.device import choose_device
+from instant.engine.device import device_of
 from instant.engine.plain import plain_torch
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide_rows
@@ -37,7 +37,7 @@ class Model:
     ) -> None:
         self.run = run
         judge, self.classes, self.shape = load_judge(run, method, backbone)
-        self._judge = judge.to(choose_device(device))
+        self._judge = judge.to(device_of(run.recipe().device, device))
 
     def predict(self, x: Any) -> np.ndarray:
         """The name of the most probable class of every sample: text, also where classes were given as numbers."""

@@ -23,7 +23,7 @@ from instant.data.files import atomic, exists, locked
 from instant.data.folder.problems import Flaw, write_problems
 from instant.data.split import Split
 from instant.data.store import Store, let_go
-from instant.engine.device import choose_device
+from instant.engine.device import device_of
 from instant.errors import InputError
 from instant.labelling.decisions import decide_rows
 from instant.labelling.formats import FORMATS
@@ -94,7 +94,7 @@ def label(
             with _reading(f"the samples of {run.path}"):
                 split = pool()
             job = _from_pool(run, split)
-        judge.to(choose_device(device))
+        judge.to(device_of(run.recipe().device, device))
         total = len(job.rows)
         parts = out.with_name(f"{out.name}.parts")
         _prepare(parts, {"run": run.fingerprint(), "block": block, "samples": total, **job.known_by})

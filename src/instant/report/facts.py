@@ -10,7 +10,7 @@ import numpy as np
 from instant.algorithms import REFERENCES
 from instant.config import Recipe
 from instant.data.split import Split
-from instant.engine.device import choose_device
+from instant.engine.device import device_of
 from instant.errors import InputError
 from instant.labelling.decisions import Decisions, decide, mean_transition
 from instant.labelling.judge import load_judge, require_rule
@@ -101,7 +101,7 @@ def collect(run: Run, split: Split, method: str | None = None, backbone: str | N
         why = str(error)
     else:
         decisions = decide(run, split, method=method, backbone=backbone)
-        transition = mean_transition(judge.to(choose_device("auto")), split.train, split.spread)
+        transition = mean_transition(judge.to(device_of(recipe.device)), split.train, split.spread)
     labelled = np.bincount(split.targets, minlength=len(split.classes))
     facts = Facts(
         run=str(run),
