@@ -25,6 +25,7 @@ from instant.data.split import make_split
 from instant.demo import label_spreading, run_demo
 from instant.engine.fit import fit
 from instant.engine.optim import Optim
+from instant.engine.step import Program
 from instant.errors import InputError
 from instant.listing import LISTINGS
 from instant.run import Run
@@ -182,6 +183,19 @@ def test_a_command_that_cannot_be_run(words: str, sentence: str, capsys: Capture
     assert sentence in refused(words.split(), capsys)
 
 
+def test_a_gpu_whose_memory_is_full(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def full(program: Program, step: int) -> None:
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of ..."
+        )
+
+    monkeypatch.setattr(Program, "forward", full)
+    assert main(["train", "digits", *TINY]) == 1
+    sentence = " ".join(capsys.readouterr().err.split())
+    assert "instant: the GPU's memory is full (CUDA out of memory). Lower batch or ratio, leave the samples" in sentence
+    assert "Traceback" not in sentence
+
+
 def test_a_gpu_that_is_not_there(capsys: Capture) -> None:
     if not torch.cuda.is_available():
         sentence = refused(["train", "digits", "device=cuda"], capsys)
@@ -301,11 +315,6 @@ def test_a_damaged_run(name: str, content: bytes | None, sentence: str, copy: Pa
     assert sentence in refused(["evaluate", str(copy)], capsys)
 
 
-def test_a_file_of_a_run_instead_of_its_folder(copy: Path, capsys: Capture) -> None:
-    sentence = refused(["evaluate", str(copy / "model.json")], capsys)
-    assert sentence == f"{copy / 'model.json'} is a file; give the folder of the run, as in {copy}."
-
-
 @pytest.mark.parametrize(
     ("words", "name", "content", "missing"),
     [
@@ -365,7 +374,8 @@ def test_an_unfinished_run(copy: Path, capsys: Capture) -> None:
 
 def test_a_run_folder_that_is_a_file(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "file").write_text("")
-    assert "cannot be read" in refused(["evaluate", str(tmp_path / "file")], capsys)
+    sentence = refused(["evaluate", str(tmp_path / "file")], capsys)
+    assert sentence == f"{tmp_path / 'file'} is a file; give the folder of the run, as in {tmp_path}."
 
 
 def test_a_model_for_other_data(copy: Path, capsys: Capture) -> None:

@@ -36,13 +36,9 @@ def test_auto_is_the_gpu_if_there_is_one(gpu: pytest.MonkeyPatch) -> None:
 
 def test_a_gpu_that_torch_was_not_built_for(gpu: pytest.MonkeyPatch) -> None:
     gpu.setattr(device, "_useless", lambda gpu: "no kernel image is available")
-    with pytest.warns(
-        UserWarning, match=r"the GPU cannot be used \(no kernel image is available\); the CPU"
-    ):
+    with pytest.warns(UserWarning, match=r"the GPU cannot be used \(no kernel image is available\); the CPU"):
         assert choose_device("auto") == torch.device("cpu")
-    with pytest.raises(
-        InputError, match=r"device=cuda:0: that GPU cannot be used \(no .*\); use device=cpu\."
-    ):
+    with pytest.raises(InputError, match=r"device=cuda:0: that GPU cannot be used \(no .*\); use device=cpu\."):
         choose_device("cuda:0")
 
 

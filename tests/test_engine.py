@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import io
 import os
 import re
 import shutil
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from instant.config import Recipe
 from instant.data.feed import METHOD, SECOND, WEAK
 from instant.engine.build import build_program, split_for
 from instant.engine.fit import Trained, fit
-from instant.engine.step import keep_compiled
+from instant.engine.step import convolutions, keep_compiled
 from instant.errors import InputError
 from instant.match import Match
 from instant.progress import ProgressBar, describe
@@ -54,6 +56,47 @@ def test_the_global_generator_is_neither_read_nor_moved() -> None:
     torch.manual_seed(1)
     assert torch.equal(torch.rand(1), after)
     assert_equal(fit(*points()).learner.state_dict(), one.learner.state_dict())
+
+
+def test_no_generator_of_a_gpu_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not put back, as that of the CPU is."""
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail("moved"))
+    build_program(*points())
+
+
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+def test_what_a_program_holds_is_freed_with_it(way: str) -> None:
+    """At once: its recording and its data would take a GPU's memory until Python looks for cycles."""
+    program = build_program(*points(step=way))
+    program(0)
+    program.meter.read()
+    freed = weakref.ref(program)
+    gc.disable()
+    try:
+        del program
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("given", [None, "ieee", "tf32"])
+def test_convolutions_leave_the_settings_of_torch_as_they_were(given: str | None) -> None:
+    """Also where somebody has set them in the way of torch 2.9, after which `allow_tf32` cannot be read any more."""
+    cudnn: Any = torch.backends.cudnn
+    if not hasattr(cudnn, "conv"):
+        pytest.skip("this torch knows one way of setting them")
+    before = cudnn.conv.fp32_precision
+    try:
+        if given is not None:
+            cudnn.conv.fp32_precision = given
+        was = cudnn.benchmark, cudnn.conv.fp32_precision
+        for exact in (False, True):
+            with convolutions(exact=exact):
+                assert cudnn.benchmark
+                assert cudnn.conv.fp32_precision in (("ieee", "none") if exact else was[1:])
+            assert (cudnn.benchmark, cudnn.conv.fp32_precision) == was
+    finally:
+        cudnn.conv.fp32_precision = before
 
 
 def test_drop_path_draws_from_other_streams_than_the_feed() -> None:

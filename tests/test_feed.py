@@ -55,14 +55,27 @@ def test_the_window_changes_nothing_and_is_renewed(monkeypatch: pytest.MonkeyPat
     wide = walk(7, 3, 50)
     monkeypatch.setattr(sampler, "WINDOW", 14)
     assert torch.equal(walk(7, 3, 50), wide)
-    small = Sampler(7, 3, KEY)
-    assert len(small.order) == 14
+    small = Sampler(7, 4, KEY)
+    assert len(small.order) == 21
     starts = []
     for step in range(10):
         small.prepare(step)
         starts.append(int(small.start))
-    # 14 draws hold the batches of steps 0 to 3; the fifth, 12 to 14, starts in the epoch from 7 on; and so on
-    assert starts == [0, 0, 0, 0, 7, 7, 7, 21, 21, 21]
+    # 21 draws hold the batches of steps 0 to 4; the sixth, 20 to 23, starts in the epoch from 14 on; and so on
+    assert starts == [0, 0, 0, 0, 0, 14, 14, 14, 28, 28]
+
+
+@pytest.mark.parametrize("batch", [5, 6, 7])
+def test_steps_that_warm_up_find_their_samples_wherever_a_run_begins(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "WINDOW", 14)
+    walked = walk(7, batch, 50)
+    for step in range(40):
+        begun = Sampler(7, batch, KEY)
+        begun.prepare(step)
+        for later in range(step, step + sampler.WARM_UP):
+            assert torch.equal(begun(torch.tensor(later)), walked[later])
 
 
 def test_a_jump_to_any_step_equals_walking_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,3 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (KeyboardInterrupt, typer.Abort):
         return 130
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not have been imported
+            raise
+        complain(
+            f"the GPU's memory is full ({str(error).split('. ')[0]}). Lower batch or ratio, leave the samples in the "
+            "machine's memory with memory=0, take smaller images or another network, or use device=cpu."
+        )
+        return 1

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from instant import random
 
 WINDOW = 65_536
+WARM_UP = 3  # steps that are run in a row, before a recording, with one `prepare`
 
 
 class Sampler(nn.Module):
@@ -29,7 +30,7 @@ class Sampler(nn.Module):
         super().__init__()
         self.n = n
         self.batch = batch
-        self.epochs = max(math.ceil(batch / n) + 1, math.ceil(WINDOW / n))
+        self.epochs = max(math.ceil(WARM_UP * batch / n) + 1, math.ceil(WINDOW / n))
         self._first: int | None = None  # number of the first epoch in the window
         self.register_buffer("key", key, persistent=False)
         self.register_buffer("order", key.new_zeros(self.epochs * n), persistent=False)

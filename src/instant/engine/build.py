@@ -81,7 +81,7 @@ def build_program(
         return _network(recipe, shape, outputs, backbone)
 
     with SEEDING, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
+        torch.default_generator.manual_seed(recipe.seed)  # that of the CPU alone: those of GPUs are not put back
         model = network(classes)
         problem = Problem(
             classes=classes,

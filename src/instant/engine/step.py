@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from instant.backbones import LoadReport, set_step
 from instant.data.feed import Feed
+from instant.data.sampler import WARM_UP
 from instant.engine.metrics import Meter
 from instant.engine.muon import Muon, directions
 from instant.engine.optim import set_lr
@@ -76,7 +78,7 @@ class Program(nn.Module):
             )  # many small ones in one launch
             self._draw, self._forward, self._account, self._lay, turned = (
                 torch.compile(_with_code_of_its_own(part), dynamic=False, options=options)
-                for part in (feed.forward, learner.forward, self._record, self._copy, directions)
+                for part in (feed.forward, learner.forward, Program._record, Program._copy, directions)
             )
             self._turn_with(turned)
 
@@ -88,7 +90,7 @@ class Program(nn.Module):
                 with torch.cuda.device_of(self.clock):  # streams and recordings are of the current GPU
                     self._start()
             if self._graph is not None:
-                self._lay(self._views_of(self.clock))
+                self._lay(self, self._views_of(self.clock))
         if self._graph is None:
             self._once()
         else:
@@ -110,6 +112,7 @@ class Program(nn.Module):
                 self._attempt("recorded as a CUDA graph", self._capture, "compiled")
         finally:
             self.restore(saved)
+            gc.collect()  # what the compiler leaves behind still holds this program
 
     def _attempt(self, what: str, action: Callable[[], None], instead: Way) -> None:
         """Do it, or say in one sentence why not and go on in a slower way."""
@@ -118,15 +121,17 @@ class Program(nn.Module):
         except (InputError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # a compiler may stumble over anything; what is wrong in the step itself, eager says
-            reason = (str(error).strip().splitlines() or ["no reason given"])[0]
-            self.announce(f"the step cannot be {what} ({type(error).__name__}: {reason}); it runs {instead}, slower")
+            cause = getattr(error, "inner_exception", error)
+            reason = (str(cause).strip().splitlines() or ["no reason given"])[0]
+            self.announce(f"the step cannot be {what} ({type(cause).__name__}: {reason}); it runs {instead}, slower")
             self.way = instead
             if instead == "eager":
                 self._run_plain()
 
     def _run_plain(self) -> None:
-        self._draw, self._forward, self._account = self.feed.forward, self.learner.forward, self._record
-        self._lay = self._copy
+        # the last two are not bound to this program, which would never be freed for holding itself
+        self._draw, self._forward = self.feed.forward, self.learner.forward
+        self._account, self._lay = Program._record, Program._copy
         self._turn_with(directions)
 
     def _turn_with(self, function: Callable[[list[Tensor]], list[Tensor]]) -> None:
@@ -135,14 +140,14 @@ class Program(nn.Module):
                 optimizer.directions = function
 
     def _warm_up(self) -> None:
-        """Three steps, aside where there is a GPU, as recording wants it."""
+        """A few steps, aside where there is a GPU, as recording wants it."""
         if not self.clock.is_cuda:
             self._once()
             return
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(3):
+            for _ in range(WARM_UP):
                 self._once()
         torch.cuda.current_stream().wait_stream(side)
 
@@ -150,11 +155,12 @@ class Program(nn.Module):
         drawn = self._views_of(self.clock)
         self._views = Views(*(torch.empty_like(part) for part in drawn))
         side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-        self._lay(drawn)
+        self._lay(self, drawn)
         self._ahead(side)
         # on a stream of its own, as torch's is of the first GPU that recorded; and blind to what other threads do
-        recording = torch.cuda.graph(graph, stream=torch.cuda.Stream(), capture_error_mode="thread_local")
-        with _generator_restored(self.clock.device), recording:
+        pool = torch.cuda.graph_pool_handle()
+        recording = torch.cuda.graph(graph, pool, torch.cuda.Stream(), capture_error_mode="thread_local")
+        with _as_before(self.clock.device, pool), recording:
             self._ahead(side)
         self._graph = graph
 
@@ -174,7 +180,7 @@ class Program(nn.Module):
         assert self._views is not None
         self._learn(self._views)
         here.wait_stream(side)
-        self._lay(following)
+        self._lay(self, following)
 
     def _copy(self, drawn: Views) -> None:
         assert self._views is not None
@@ -192,7 +198,7 @@ class Program(nn.Module):
             if self.clip:  # apart: the method's own parameters have a loss of their own
                 for part in (self.learner.model, self.learner.method):
                     nn.utils.clip_grad_norm_(part.parameters(), self.clip)
-            self._account(output)
+            self._account(self, output)
             for optimizer in self.optimizers:
                 optimizer.step()
             self.learner.average()
@@ -223,13 +229,21 @@ class Program(nn.Module):
 
 
 @contextmanager
-def _generator_restored(device: torch.device) -> Iterator[None]:
-    """Random numbers also after a recording that broke off: torch would wait for its end, and refuse any till then."""
+def _as_before(device: torch.device, pool: tuple[int, int]) -> Iterator[None]:
+    """Leave torch usable after a recording that broke off: it goes on waiting for the end, which does not come.
+
+    Till then it refuses random numbers, stays on the recording's stream and keeps memory for its pool.
+    """
+    stream = torch.cuda.current_stream()
     try:
         yield
     except Exception:
+        torch.cuda.set_stream(stream)
         generator = torch.cuda.default_generators[device.index]
         generator.graphsafe_set_state(generator.clone_state())
+        with suppress(Exception):  # later versions of torch have done so by themselves
+            torch._C._cuda_endAllocateToPool(device.index, pool)
+            torch._C._cuda_releasePool(device.index, pool)
         raise
 
 
@@ -237,12 +251,29 @@ def _generator_restored(device: torch.device) -> Iterator[None]:
 def convolutions(*, exact: bool) -> Iterator[None]:
     """The fastest algorithms, found by trying them; `exact` without TF32, whose ten bits swallow a small change."""
     settings = torch.backends.cudnn
-    before = settings.benchmark, settings.allow_tf32
-    settings.benchmark, settings.allow_tf32 = True, settings.allow_tf32 and not exact
+    before = settings.benchmark
+    settings.benchmark = True
+    try:
+        with _without_tf32() if exact else nullcontext():
+            yield
+    finally:
+        settings.benchmark = before
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    owner: Any = torch.backends.cudnn
+    off: Any
+    try:
+        name, off, before = "allow_tf32", False, owner.allow_tf32
+    except RuntimeError:  # somebody has set it by operation, as torch 2.9 began to allow: then there is no one answer
+        owner = owner.conv
+        name, off, before = "fp32_precision", "ieee", owner.fp32_precision
+    setattr(owner, name, off)
     try:
         yield
     finally:
-        settings.benchmark, settings.allow_tf32 = before
+        setattr(owner, name, before)
 
 
 def keep_compiled() -> None:
