@@ -69,9 +69,16 @@ def test_matrices_of_other_shapes_do_not_change_each_other() -> None:
         assert 0.6 < float(found_values.min()) <= float(found_values.max()) < 1.3
 
 
+def test_bfloat16_is_enough() -> None:
+    matrices = [random_matrix(*shape, seed=seed) for seed, shape in enumerate([(8, 3, 3, 3), (16, 4)])]
+    for exact, short in zip(directions(matrices), directions(matrices, True)):
+        assert short.dtype == exact.dtype
+        assert 0 < float((short - exact).abs().max()) < 0.05
+
+
 def test_a_large_matrix_does_not_fill_up_the_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, ...]] = []
-    monkeypatch.setattr(muon, "orthogonal", lambda stack: sizes.append(tuple(stack.shape)) or orthogonal(stack))
+    monkeypatch.setattr(muon, "orthogonal", lambda stack, short: sizes.append(tuple(stack.shape)) or orthogonal(stack))
     matrices = [random_matrix(*shape, seed=1) for shape in ((2, 3), (40, 80), *4 * [(2, 3)])]
     for given, found in zip(matrices, directions(matrices)):
         torch.testing.assert_close(found, directions([given])[0], rtol=1e-4, atol=1e-5)

@@ -141,6 +141,7 @@ def test_a_module_that_waits_for_the_host_runs_compiled_instead() -> None:
     model.register_forward_hook(wait)
     said: list[str] = []
     program.announce = said.append
+    stream = torch.cuda.current_stream()
     for step in range(5):
         program(step)
     assert program.way == "compiled"
@@ -148,7 +149,9 @@ def test_a_module_that_waits_for_the_host_runs_compiled_instead() -> None:
     assert int(program.clock) == 5
     assert np.isfinite(program.meter.read()["loss"])
     assert len(waited) > 5
-    torch.rand(1, device="cuda")  # dropout, say: a recording that broke off must not leave the generator waiting
+    torch.rand(1, device="cuda")  # dropout, say: a recording that broke off must not leave the generator waiting,
+    assert torch.cuda.current_stream() == stream  # nor stay on its stream, nor spoil the next one
+    run_recorded(build_program(*points("fixmatch", device="cuda", step="captured")))
 
 
 def test_a_recorded_step_that_goes_back_draws_its_views_again() -> None:

@@ -6,12 +6,15 @@ import shutil
 import warnings
 from contextlib import suppress
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 
 from instant.backbones.able import settle
-from instant.engine.step import Way
 from instant.errors import InputError
+
+if TYPE_CHECKING:
+    from instant.engine.step import Way
 
 
 def describe(device: torch.device) -> str:

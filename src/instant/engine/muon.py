@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from instant.engine.device import multiplies_bfloat16
+
 SPEED = 0.056  # the singular values of a turned group's step at a rate of 1: rates are then about those of SGD
 MOST = 4  # times the numbers there are, when all matrices are filled up to one size
 QUINTIC = 3.4445, -4.7750, 2.0315  # five rounds of a x + b x^3 + c x^5 bring singular values from 0.01 to 1 near 1
@@ -23,7 +25,9 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(self, groups: list[dict[str, Any]], *, momentum: float, nesterov: bool) -> None:
         super().__init__(groups, {"momentum": momentum, "nesterov": nesterov})
-        self.directions: Callable[[list[Tensor]], list[Tensor]] = directions  # a compiled step has it compiled too
+        # a compiled step has it compiled too
+        self.directions: Callable[[list[Tensor], bool], list[Tensor]] = directions
+        self.short = multiplies_bfloat16(self.param_groups[0]["params"][0].device)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -43,7 +47,7 @@ class Muon(torch.optim.Optimizer):
                 updates = list(torch._foreach_add(gradients, means, alpha=momentum))
             if turned:
                 torch._foreach_mul_(parameters, 1 - rate * (decay / (1 - momentum)))
-                updates, rate = self.directions(updates), SPEED * rate
+                updates, rate = self.directions(updates, self.short), SPEED * rate
             torch._foreach_add_(parameters, torch._foreach_mul(updates, -rate))
 
     def _mean(self, parameter: Tensor) -> Tensor:
@@ -53,8 +57,8 @@ class Muon(torch.optim.Optimizer):
         return state["momentum_buffer"]
 
 
-def directions(matrices: list[Tensor]) -> list[Tensor]:
-    """Of each, its rows by all the rest, the nearest orthogonal matrix.
+def directions(matrices: list[Tensor], short: bool = False) -> list[Tensor]:
+    """Of each, its rows by all the rest, the nearest orthogonal matrix; in bfloat16 if `short`.
 
     All at once, if they are of similar size: what is smaller than the largest is filled up with zeros, and zeros they
     stay. Otherwise those of one shape at once.
@@ -71,22 +75,22 @@ def directions(matrices: list[Tensor]) -> list[Tensor]:
         stack = torch.zeros(len(numbers), *size, device=wide[0].device)
         for place, number in zip(stack, numbers):
             place[: len(wide[number]), : wide[number].shape[1]] = wide[number]
-        for turned, number in zip(orthogonal(stack), numbers):
+        for turned, number in zip(orthogonal(stack, short), numbers):
             part, given = turned[: len(wide[number]), : wide[number].shape[1]], matrices[number]
             part = part if len(part) == len(given) else part.mT
             found[number] = torch.empty_like(given).copy_(part.reshape(given.shape))  # laid out alike, or a kernel each
     return found
 
 
-def orthogonal(x: Tensor) -> Tensor:
+def orthogonal(x: Tensor, short: bool = False) -> Tensor:
     """(B, m, n), m <= n -> the same singular vectors, and singular values near 1, by Newton and Schulz.
 
-    They end between 0.6 and 1.3 if they were a hundredth of the norm or more, smaller ones below that. In bfloat16 on a
-    GPU, where that is enough and fast.
+    They end between 0.6 and 1.3 if they were a hundredth of the norm or more, smaller ones below that. In bfloat16 if
+    `short`, which is enough, and fast where a GPU multiplies it.
     """
     a, b, c = QUINTIC
     y = x / x.norm(dim=(1, 2), keepdim=True).clamp_min(1e-12)
-    y = y.bfloat16() if x.is_cuda else y
+    y = y.bfloat16() if short else y
     for _ in range(5):
         square = y @ y.mT
         y = torch.baddbmm(y, torch.baddbmm(square, square, square, beta=b, alpha=c), y, beta=a)

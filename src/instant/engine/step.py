@@ -134,7 +134,7 @@ class Program(nn.Module):
         self._account, self._lay = Program._record, Program._copy
         self._turn_with(directions)
 
-    def _turn_with(self, function: Callable[[list[Tensor]], list[Tensor]]) -> None:
+    def _turn_with(self, function: Callable[[list[Tensor], bool], list[Tensor]]) -> None:
         for optimizer in self.optimizers:
             if isinstance(optimizer, Muon):
                 optimizer.directions = function
