@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -78,6 +79,17 @@ def test_the_kernels_fit_the_gpu(
     assert narrow.widest == widest
 
 
+def test_memory_that_is_full_says_nothing_about_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = torch.OutOfMemoryError("CUDA out of memory.")
+    for tried in ((full, None), (None, full)):
+        with pytest.raises(torch.OutOfMemoryError):
+            _settled(monkeypatch, RTX_4090, *tried)
+        assert kernels.able
+    monkeypatch.setattr(torch, "ones", _raising(full))
+    with pytest.raises(torch.OutOfMemoryError):
+        device._useless.__wrapped__(GPU)
+
+
 def test_without_kernels_torch_does_it(gpu: pytest.MonkeyPatch) -> None:
     assert _settled(gpu, H200, PTXAS, None) == "Failed to find C compiler."
     assert not kernels.able
@@ -90,15 +102,19 @@ def test_without_kernels_torch_does_it(gpu: pytest.MonkeyPatch) -> None:
 def _settled(
     patch: pytest.MonkeyPatch, known: tuple[int, int], reductions: Exception | None, convolutions: Exception | None
 ) -> str | None:
-    def outcome(error: Exception | None) -> None:
-        if error is not None:
-            raise error
-
     properties = SimpleNamespace(major=known[0], shared_memory_per_block_optin=known[1])
     patch.setattr(torch.cuda, "get_device_properties", lambda gpu: properties)
     patch.setattr(kernels, "triton", object())
     patch.setattr(kernels, "able", True)
     patch.setattr(narrow, "widest", 64)
-    patch.setattr(able, "try_reductions", lambda gpu: outcome(reductions))
-    patch.setattr(able, "try_convolutions", lambda gpu: outcome(convolutions))
+    patch.setattr(able, "try_reductions", _raising(reductions))
+    patch.setattr(able, "try_convolutions", _raising(convolutions))
     return able.settle.__wrapped__(GPU)
+
+
+def _raising(error: Exception | None) -> Callable[..., None]:
+    def outcome(*_: object, **__: object) -> None:
+        if error is not None:
+            raise error
+
+    return outcome

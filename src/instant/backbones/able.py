@@ -18,6 +18,8 @@ def settle(gpu: torch.device) -> str | None:
         return None
     try:
         try_reductions(gpu)
+    except torch.OutOfMemoryError:  # which may pass
+        raise
     except Exception as error:  # no C compiler, no headers of Python, a GPU that Triton does not know, ...
         kernels.able = False
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -28,6 +30,8 @@ def settle(gpu: torch.device) -> str | None:
         narrow.widest = min(narrow.widest, 32)
         try:
             try_convolutions(gpu)
+        except torch.OutOfMemoryError:
+            raise
         except Exception:  # cuDNN can do it too
             narrow.widest = 0
     return None
