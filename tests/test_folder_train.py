@@ -15,17 +15,19 @@ import pytest
 from folders import photos, plain
 from rich.console import Console
 
-from instant.choose import Choice, choose, choose_side, prepare
+from instant.choose import SHARE, Choice, choose, choose_side, needed, prepare
 from instant.cli import main
 from instant.cli.train import print_choices
 from instant.data.folder.survey import Survey
 from instant.data.sources import arrays
+from instant.data.store import Store
 from instant.engine.build import build_program, split_for
 from instant.recipes import small
 from instant.report.baseline import baseline_recipe
 from instant.run import Run
 
 Capture = pytest.CaptureFixture[str]
+H200 = 112e9  # bytes
 TINY = ["steps=4", "batch=4", "ratio=2", "device=cpu"]
 
 
@@ -329,57 +331,85 @@ def test_what_is_chosen_can_be_read_on_a_narrow_terminal() -> None:
 
 
 def test_what_is_chosen() -> None:
-    assert choose_side(Survey(median=64, equal=True, grey=False), gpu=False)[0] == 64
-    assert choose_side(Survey(median=65, equal=True, grey=False), gpu=False)[0] == 64
-    assert choose_side(Survey(median=48, equal=False, grey=False), gpu=False)[0] == 32
-    assert choose_side(Survey(median=4, equal=True, grey=False), gpu=False)[0] == 32
-    assert choose_side(Survey(median=300, equal=False, grey=False), gpu=True)[0] == 96
+    assert choose_side(Survey(median=64, equal=True, grey=False), room=0)[0] == 64
+    assert choose_side(Survey(median=65, equal=True, grey=False), room=0)[0] == 64
+    assert choose_side(Survey(median=48, equal=False, grey=False), room=0)[0] == 32
+    assert choose_side(Survey(median=4, equal=True, grey=False), room=0)[0] == 32
+    assert choose_side(Survey(median=300, equal=False, grey=False), room=H200)[0] == 96
     few = arrays(np.zeros((40, 64, 64), np.uint8), np.arange(40) % 2)
-    recipe, choices = choose(few, method="instant", gpu=False)
+    recipe, choices = choose(few, method="instant", room=0)
     # 20 labels a class, of which a fifth is held out: 2 x 4; 32 remain for 4 x 8 unlabelled samples a step
     assert (recipe.backbone, recipe.validation, recipe.batch, recipe.ratio) == ("small_cnn", 8, 8, 4)
     assert all(choice.reason for choice in choices)
     assert "as none is without a label, there is nothing more to learn from" in choices[0].reason
     some = arrays(np.zeros((40, 64, 64), np.uint8), np.arange(40) % 3 - 1)
     for source, method, given in ((some, "instant", {}), (few, "supervised", {}), (few, "instant", {"labels": "4"})):
-        assert "nothing more" not in choose(source, method=method, gpu=False, given=given)[1][0].reason
-    recipe, choices = choose(few, method="instant", gpu=False, given={"labels": "4"})
+        assert "nothing more" not in choose(source, method=method, room=0, given=given)[1][0].reason
+    recipe, choices = choose(few, method="instant", room=0, given={"labels": "4"})
     assert recipe.validation == 0
     assert "below 10 labels" not in choices[1].reason  # there are 20, of which some are asked for
     assert choices[1].reason.endswith("; accuracy is not measured")
     tested = dataclasses.replace(few, test=few.train, test_targets=few.targets)
     for given in ({"labels": "4"}, {}):
-        assert "not measured" not in choose(tested, method="instant", gpu=False, given=given)[1][1].reason
+        assert "not measured" not in choose(tested, method="instant", room=0, given=given)[1][1].reason
     # what is given decides how much fits into a step: 40 - 14 = 26 samples for 4 x 6, 32 for 7 x 4
-    assert choose(few, method="instant", gpu=False, given={"validation": "14"})[0].batch == 6
-    assert choose(few, method="instant", gpu=False, given={"ratio": "7"})[0].batch == 4
-    with_gpu = choose(few, method="instant", gpu=True)[0]
+    assert choose(few, method="instant", room=0, given={"validation": "14"})[0].batch == 6
+    assert choose(few, method="instant", room=0, given={"ratio": "7"})[0].batch == 4
+    with_gpu = choose(few, method="instant", room=H200)[0]
     assert with_gpu.backbone == "wrn_28_2"
     assert with_gpu.draw == recipe.draw == "seeded"  # the same samples are labelled on every machine
     many = arrays(np.zeros((5000, 16, 16), np.uint8), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
-    assert [choose(many, method=name, gpu=True)[0].contrast for name in ("instant", "fixmatch", "supervised")] == [
+    assert [choose(many, method=name, room=H200)[0].contrast for name in ("instant", "fixmatch", "supervised")] == [
         10_000,
         10_000,
         0,
     ]
     assert with_gpu.contrast == 0  # too few to learn much from
-    recipe, choices = choose(many, method="instant", gpu=True)
+    recipe, choices = choose(many, method="instant", room=H200)
     assert "contrast" in [choice.setting for choice in choices]
-    assert choose(many, method="instant", gpu=False)[0].method_options["kappa"] == "self_adaptive"
-    assert "kappa" not in choose(few, method="instant", gpu=False)[0].method_options
+    assert choose(many, method="instant", room=0)[0].method_options["kappa"] == "self_adaptive"
+    assert "kappa" not in choose(few, method="instant", room=0)[0].method_options
     vectors = arrays(np.zeros((5000, 3)), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))
-    assert choose(vectors, method="instant", gpu=False)[0].contrast == 0
-    recipe, choices = choose(many, method="supervised", gpu=False)
+    assert choose(vectors, method="instant", room=0)[0].contrast == 0
+    recipe, choices = choose(many, method="supervised", room=0)
     assert (recipe.steps, recipe.contrast) == (1000, 0)
     assert "contrast" not in [choice.setting for choice in choices]
-    for gpu in (False, True):  # a baseline that is trained by itself is that of the run
-        ours, labels_alone = (choose(many, method=name, gpu=gpu)[0] for name in ("instant", "supervised"))
+    for room in (0, H200):  # a baseline that is trained by itself is that of the run
+        ours, labels_alone = (choose(many, method=name, room=room)[0] for name in ("instant", "supervised"))
         assert baseline_recipe(ours).leaves() == labels_alone.leaves()
-    assert choose(many, method="instant", gpu=False, given={"steps": "19"})[0].optim.warmup == 0
-    recipe, _ = choose(many, method="fixmatch", gpu=False)
+    assert choose(many, method="instant", room=0, given={"steps": "19"})[0].optim.warmup == 0
+    recipe, _ = choose(many, method="fixmatch", room=0)
     assert recipe.optim.warmup == 50
     assert (recipe.steps, recipe.contrast, recipe.batch, recipe.validation) == (1000, 600, 32, 0)
     assert recipe.backbone_options == {"width": 16}
+
+
+def test_what_is_chosen_fits_the_gpu() -> None:
+    """Free memory of cards of 4 to 140 GB: the side of large photos, and the labelled ones of a step."""
+    for gigabytes, side, batch in ((3, 64, 8), (7, 64, 16), (11, 64, 32), (15, 64, 32), (22, 96, 32), (139, 96, 64)):
+        room = SHARE * gigabytes * 2**30
+        seen = choose_side(Survey(median=300, equal=False, grey=False), room=room)
+        assert seen[0] == side
+        assert ("would not fit the GPU" in seen[1]) == (side < 96)
+        large = arrays(np.zeros((1999, 3, side, side), np.uint8), np.arange(1999) % 2, channels="first")
+        recipe, choices = choose(large, method="instant", room=room)
+        assert (recipe.batch, recipe.steps) == (batch, 5000)
+        why = next(choice.reason for choice in choices if choice.setting == "batch")
+        assert ("would not fit the GPU's memory" in why) == (batch < 64)
+    assert choose_side(Survey(median=300, equal=False, grey=False), room=1e8)[0] == 32
+    assert "would" not in choose_side(Survey(median=70, equal=False, grey=False), room=H200)[1]
+
+
+def test_samples_take_room_too() -> None:
+    """Where they fit; more than half of what is free stays in host memory."""
+    source = arrays(np.zeros((2000, 3, 64, 64), np.uint8), np.arange(2000) % 2, channels="first")
+    step, samples = needed(64, batch=32), source.train.samples.nbytes
+    for room, batch in ((step + samples, 32), (step + samples - 1, 16), (2 * step, 32)):
+        assert choose(source, method="instant", room=room)[0].batch == batch
+    several = np.broadcast_to(source.train.samples[:1], (2000 * (1 + 2 * step // samples), 3, 64, 64))
+    targets = np.arange(len(several)) % 2
+    huge = dataclasses.replace(source, train=Store(several), targets=targets)
+    assert choose(huge, method="instant", room=2 * step)[0].batch == 32
 
 
 def test_options_go_with_the_network_they_were_chosen_for() -> None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from instant.algorithms import REFERENCES
 from instant.backbones.registry import find_backbone
@@ -17,7 +18,7 @@ from instant.data.folder.problems import Flaw
 from instant.data.folder.read import OWN, read_own
 from instant.data.folder.survey import Survey
 from instant.data.source import Source
-from instant.engine.device import choose_device
+from instant.engine.device import choose_device, choose_dtype
 from instant.engine.optim import Optim
 from instant.errors import InputError
 from instant.methods import find_method
@@ -26,6 +27,9 @@ from instant.recipes import classic, quick_by_class, small, vectors
 ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on knowing the accuracy
 MANY = 2000  # samples, from which on a longer run is worth its time
 KEPT = 64  # pixels a side up to which images of one size are not resized
+BATCHES = 64, 32, 16, 8
+BYTES = 3300  # of a GPU for a pixel of a row, by wrn_28_2 in bfloat16: 3.3 GiB for 896 rows of 32 x 32 (an H200)
+SHARE = 0.8  # of what is free
 
 
 class Choice(NamedTuple):
@@ -54,11 +58,11 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
     find_method(method)  # what is misspelt, here or below, is found before anything is decoded
     wanted = small(OWN, None, method).override(settings)
     find_backbone(wanted.backbone)
-    gpu = choose_device(wanted.device).type == "cuda"
+    room = gpu_room(wanted)
     sides: list[Choice] = []
 
     def side_for(seen: Survey) -> int:
-        side, reason = choose_side(seen, gpu=gpu)
+        side, reason = choose_side(seen, room=room)
         if wanted.side is not None:
             side, reason = wanted.side, "as given"
         colours = "all images are grey: one channel" if seen.grey else "three channels"
@@ -68,7 +72,7 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
 
     source = read_own(path, label_file, side_for, problems)
     refuse_ignored(settings, str(path), images=source.train.is_images)
-    recipe, choices = choose(source, method=method, gpu=gpu, given=settings)
+    recipe, choices = choose(source, method=method, room=room, given=settings)
     if "backbone" in settings:  # options were chosen for another
         recipe = dataclasses.replace(recipe, backbone_options={})
         choices = [choice for choice in choices if not choice.setting.startswith("backbone.")]
@@ -86,26 +90,42 @@ def prepare(path: Path, label_file: Path | None, settings: dict[str, str], probl
     return Prepared(recipe, source, sides + kept + given)
 
 
-def choose_side(seen: Survey, *, gpu: bool) -> tuple[int, str]:
+def gpu_room(recipe: Recipe) -> float:
+    """Bytes that a GPU has for a run in bfloat16, which needs half of what float32 does; 0: there is no GPU."""
+    device = choose_device(recipe.device)
+    if device.type != "cuda":
+        return 0.0
+    free = SHARE * torch.cuda.mem_get_info(device)[0]
+    return free if choose_dtype(recipe.precision, device) == torch.bfloat16 else free / 2
+
+
+def choose_side(seen: Survey, *, room: float) -> tuple[int, str]:
     """The pixels a side and the reason.
 
-    >>> choose_side(Survey(median=28, equal=True, grey=True), gpu=False)
+    >>> choose_side(Survey(median=28, equal=True, grey=True), room=0)
     (28, 'all images are 28 x 28: they stay as they are')
-    >>> choose_side(Survey(median=480, equal=False, grey=False), gpu=False)
+    >>> choose_side(Survey(median=480, equal=False, grey=False), room=0)
     (64, 'the median image is 480 wide or high; without a GPU more pixels would take too long')
     """
     if seen.equal and 8 <= seen.median <= KEPT:
         return seen.median, f"all images are {seen.median} x {seen.median}: they stay as they are"
     if seen.median <= 48:
         return 32, f"the median image is {seen.median} wide or high"
-    if gpu and seen.median > 80:
+    if seen.median > 80 and room >= needed(96, batch=32):
         return 96, f"the median image is {seen.median} wide or high, and there is a GPU"
-    why = "" if gpu else "; without a GPU more pixels would take too long"
-    return 64, f"the median image is {seen.median} wide or high{why}"
+    if room and room < needed(64, batch=BATCHES[-1]):
+        return 32, f"the median image is {seen.median} wide or high; more pixels would not fit the GPU"
+    why = "more pixels would not fit the GPU" if room else "without a GPU more pixels would take too long"
+    return 64, f"the median image is {seen.median} wide or high{f'; {why}' if seen.median > 80 or not room else ''}"
+
+
+def needed(side: int, *, batch: int, ratio: int = 7) -> int:
+    """Bytes, for all rows of a step: labelled, weak and strong ones."""
+    return batch * (1 + 2 * ratio) * side * side * BYTES
 
 
 def choose(
-    source: Source, *, method: str, gpu: bool, given: Mapping[str, str] = MappingProxyType({})
+    source: Source, *, method: str, room: float, given: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Recipe, list[Choice]]:
     """A recipe for the size and kind of the data, and for what is given of the settings it depends on.
 
@@ -113,14 +133,15 @@ def choose(
     """
     fewer = "labels" in given
     samples, labels = len(source.train), np.bincount(source.targets[source.targets >= 0], minlength=len(source.classes))
-    where = "there is a GPU" if gpu else "there is no GPU"
+    where = "there is a GPU" if room else "there is no GPU"
     changes: dict[str, Any] = {}
     features = 0
     if not source.train.is_images:
         recipe, why = vectors(None, method), f"vectors of {source.train.shape[0]} features"
-    elif gpu:
+    elif room:
         recipe, why = classic(OWN, None, method, draw="seeded"), f"images, and {where}"
-        changes |= {"steps": 20_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
+        steps = 20_000 if samples >= MANY else 5_000
+        changes |= {"steps": steps, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
         features = 10_000  # docs/cifar10-trials.md measures what that is worth
     else:
         recipe, why = small(OWN, None, method), f"images, and {where}"
@@ -143,6 +164,13 @@ def choose(
         recipe = dataclasses.replace(recipe, ratio=pool)
     fits = max(1, pool // recipe.ratio)
     size = "for the size of the samples"
+    if room and source.train.is_images:
+        side = max(source.train.shape[1:])
+        left = max(room - source.train.samples.nbytes, room / 2)  # too many samples stay in host memory
+        batch = next((b for b in BATCHES if needed(side, batch=b, ratio=recipe.ratio) <= left), BATCHES[-1])
+        if batch < recipe.batch:
+            recipe = dataclasses.replace(recipe, batch=batch)
+            size = f"more of {side} x {side} pixels would not fit the GPU's memory"
     if fits < recipe.batch:
         recipe = dataclasses.replace(recipe, batch=fits)
         size = f"a step's unlabelled samples are at most the {pool:,} there are"
