@@ -171,3 +171,9 @@ def test_large_samples_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "BLOCK", 3 * 8 * 8 + 1)
     store = Store(np.zeros((5, 3, 8, 8), np.uint8))
     assert [len(block) for block in batches(store, torch.device("cpu"))] == [1] * 5
+
+
+@pytest.mark.parametrize(("side", "most"), [(8, 1024), (32, 1024), (64, 256), (96, 113), (512, 16)])
+def test_a_gpu_is_given_fewer_images_the_larger_they_are(side: int, most: int) -> None:
+    store = Store(np.broadcast_to(np.zeros((1, 3, 1, 1), np.uint8), (most + 1, 3, side, side)))
+    assert [len(block) for block in batches(store, torch.device("meta"))] == [most, 1]

@@ -15,6 +15,7 @@ from torch import Tensor
 from instant.errors import InputError
 
 BLOCK = 1 << 26  # bytes of samples looked at in one go, where all of them are: they may be more than memory holds
+ON_GPU = 3 * 2**20  # bytes of samples at a time, of which a network makes hundreds of times as many
 
 LOOKED_AT = 512  # samples that a fingerprint is of
 
@@ -96,10 +97,12 @@ def batches(
     """All samples, or those at these positions, on the device, as many at a time as `batch` and memory allow.
 
     A CPU is given few: with more, what the network makes of them leaves its caches, which is slower, and takes memory
-    in blocks so large that the heap is left in pieces and grows with the number of batches.
+    in blocks so large that the heap is left in pieces and grows with the number of batches. A GPU is given 1,024 images
+    of 32 x 32 at a time, and fewer of larger ones.
     """
-    batch = batch or (128 if device.type == "cpu" else 1024)
-    size = max(1, min(batch, BLOCK // max(1, store.samples[:1].nbytes)))
+    each = max(1, store.samples[:1].nbytes)
+    batch = batch or (128 if device.type == "cpu" else min(1024, max(16, ON_GPU // each)))
+    size = max(1, min(batch, BLOCK // each))
     for start in range(0, len(store) if rows is None else len(rows), size):
         places = slice(start, start + size) if rows is None else rows[start : start + size]
         yield torch.from_numpy(np.require(store.samples[places], requirements=["C", "W"])).to(device)
