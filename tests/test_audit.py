@@ -157,6 +157,16 @@ def test_a_sheet_is_the_whole_sample_and_nothing_else(text: str, sentence: str, 
         read_sheet(path, DRAWN, CLASSES)
 
 
+@pytest.mark.parametrize("head", ["id,label;", "id,label", "id,predicted,label;"])
+def test_a_sheet_of_an_excel_that_parts_by_semicolons(head: str, tmp_path: Path) -> None:
+    """It shows a line in one cell, and what is filled in beside it goes behind a semicolon."""
+    path = tmp_path / "checked.csv"
+    between = "dog," if "predicted" in head else ""
+    rows = [f"{number},{between};{label}" for number, label in (("15", "dog"), ("4", "cat"), ("8", "?"))]
+    path.write_text("\r\n".join([head, *rows]))
+    assert read_sheet(path, DRAWN, CLASSES) == {"4": "cat", "8": "?", "15": "dog"}
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_sheets_as_spreadsheets_write_them(separator: str, tmp_path: Path) -> None:
     """A mark in front, other separators, other line ends, rows in another order, a column of notes."""

@@ -313,6 +313,7 @@ def test_what_cannot_be_compared(words: str, sentence: str, tmp_path: Path, caps
 
 def test_a_folder_or_a_table_of_something_else(finished: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "thesis").write_text("mine")
+    (tmp_path / "Thumbs.db").write_text("")
     assert main(compare(tmp_path / "thesis")) == 2
     assert f"--out {tmp_path / 'thesis'} is a file; name a folder for the runs." in capsys.readouterr().err
     assert main(compare(tmp_path)) == 2

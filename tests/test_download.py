@@ -6,12 +6,15 @@ import hashlib
 import os
 import random
 import socket
+import ssl
 import threading
+import urllib.error
 from pathlib import Path
 
 import pytest
 from local_server import Server, serving
 
+from instant.data import download
 from instant.data.download import check_address, fetch
 from instant.errors import InputError
 
@@ -207,6 +210,15 @@ def test_a_passing_server_error_is_retried(target, files):
         get(server, target)
         assert len(server.seen) == 3
     assert_arrived(target)
+
+
+def test_a_python_without_certificates_is_not_sent_online(target, monkeypatch):
+    def unverified(part, start):
+        raise urllib.error.URLError(ssl.SSLCertVerificationError(1, "unable to get local issuer certificate"))
+
+    monkeypatch.setattr(download, "_open", unverified)
+    with pytest.raises(InputError, match=r"example\.org cannot be verified: .* run 'Install Certificates\.command'"):
+        fetch("https://example.org/set.bin", target, sha256=SHA256, progress=False)
 
 
 def test_offline_says_which_file_from_where_and_where_to_put_it(target):

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from instant.data.files import atomic, exists, locked
+from instant.data import files
+from instant.data.files import atomic, exists, locked, replace
 from instant.errors import InputError
 
 
@@ -57,6 +59,29 @@ def test_a_failing_rename_leaves_no_temporary(tmp_path):
     with pytest.raises(OSError, match="directory"), atomic(tmp_path / "a") as f:
         f.write(b"x")
     assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize(("held", "renamed"), [(2, True), (3, False)])
+def test_what_a_virus_scanner_holds_is_waited_for(tmp_path, monkeypatch, held, renamed):
+    """As on Windows: twice here, then it is given up."""
+    asked = []
+
+    def refuse(source, target):
+        asked.append(target)
+        if len(asked) <= held:
+            raise PermissionError(13, "Access is denied")
+        os.replace(source, target)
+
+    monkeypatch.setattr(files, "PAUSES", (0, 0))
+    monkeypatch.setattr(Path, "replace", refuse)
+    (tmp_path / "new").write_text("new")
+    if renamed:
+        replace(tmp_path / "new", tmp_path / "a")
+        assert os.listdir(tmp_path) == ["a"]
+    else:
+        with pytest.raises(PermissionError):
+            replace(tmp_path / "new", tmp_path / "a")
+    assert len(asked) == 3
 
 
 def test_permissions_are_those_of_an_ordinary_file(tmp_path):

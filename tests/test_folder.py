@@ -66,6 +66,13 @@ def test_a_folder_named_for_no_label_is_no_class(tmp_path: Path) -> None:
     assert len(source.train) == 4
 
 
+def test_deleted_photos_of_a_windows_drive_are_none(tmp_path: Path) -> None:
+    for name in ("a.png", "$RECYCLE.BIN/S-1-5/b.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        plain((9, 9, 9)).save(tmp_path / name)
+    assert list(list_unlabelled(tmp_path, []).names) == ["a.png"]
+
+
 def test_a_folder_for_each_class(tmp_path: Path) -> None:
     for name in (
         "labelled/cat/1.png",

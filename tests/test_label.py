@@ -112,6 +112,7 @@ def test_an_interrupted_call_goes_on(
         label(run, out, path=path, block=50, report=stop_after(100))
     assert not out.exists()
     (tmp_path / "labels.parquet.parts" / "00001.parquet").write_bytes(b"PAR1 cut short")
+    (tmp_path / "labels.parquet.parts" / ".DS_Store").write_bytes(b"")  # where a Mac's Finder has looked
     decided: list[list[int]] = []
     real = stream.decide_rows
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from instant.cli import main
 from instant.engine.checkpoint import load_tensors, save_tensors
@@ -78,3 +79,12 @@ def test_the_fingerprint_is_of_all_that_decides(finished: Run, tmp_path: Path, n
     assert run.fingerprint() == finished.fingerprint()
     (run.path / name).write_bytes((run.path / name).read_bytes() + b" ")
     assert run.fingerprint() != finished.fingerprint()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say which files are mapped")
+def test_a_file_that_was_read_is_let_go(tmp_path: Path) -> None:
+    """Windows replaces no file that somebody has mapped, such as the checkpoint that a run went on from."""
+    save_tensors(tmp_path / "x.safetensors", {"x": torch.arange(100_000)}, {})
+    tensors, _ = load_tensors(tmp_path / "x.safetensors")
+    assert int(tensors["x"][-1]) == 99_999
+    assert "x.safetensors" not in Path("/proc/self/maps").read_text()

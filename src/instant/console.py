@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,6 +24,15 @@ def say_problems(path: Path | None, count: int, console: Console = console) -> N
     if path is not None:
         things = "file or label" if count == 1 else "files or labels"
         say(f"{count:,} {things} with a problem, listed in {path}", console)
+
+
+def command_line(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
+    """Words as they are typed: a Windows prompt knows no single quotes, and a backslash there needs none.
+
+    >>> command_line(["instant", "report", r"runs\\my photos"], windows=True)
+    'instant report "runs\\\\my photos"'
+    """
+    return subprocess.list2cmdline(words) if windows else shlex.join(words)
 
 
 def complain(sentence: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 import instant
 from instant.backbones.registry import BackboneFunction, backbone_name, build, without_weights
 from instant.config import Recipe
+from instant.console import command_line
 from instant.data.files import atomic
 from instant.engine.checkpoint import load_tensors, save_tensors
 from instant.errors import InputError
@@ -97,7 +97,7 @@ class RunFiles:
     @property
     def quoted(self) -> str:
         """The folder as a word of a command."""
-        return shlex.quote(str(self.path))
+        return command_line([str(self.path)])
 
     @property
     def resume_command(self) -> str:
@@ -112,7 +112,7 @@ class RunFiles:
         with suppress(InputError):  # a damaged folder has its own sentence
             recipe = self.recipe()
             used = {"method": recipe.method, "backbone": recipe.backbone}
-            return "".join(f" {option.format(key)}{shlex.quote(name)}" for key, name in used.items() if is_own(name))
+            return "".join(f" {option.format(key)}{command_line([name])}" for key, name in used.items() if is_own(name))
         return ""
 
     # -- recipe, split and summary ------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 
 from instant.bench.report import append_csv, as_row, check_csv, print_table
 from instant.bench.step import ON_CPU, ON_GPU, Effort, Failure, Result, Say, measure, synthetic
-from instant.console import say
+from instant.console import command_line, say
 from instant.data.sources import load
 from instant.engine.build import split_for
 from instant.engine.device import choose_device, choose_way
@@ -89,7 +88,7 @@ def _command(source: str, settings: dict[str, str], methods: str | None, steps: 
     words = ["instant", "bench", "step", source, *(f"{key}={value}" for key, value in settings.items())]
     for option, value in (("--methods", methods), ("--steps", steps), ("--repeats", repeats)):
         words += [] if value is None else [option, str(value)]
-    return shlex.join(words)
+    return command_line(words)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +17,9 @@ from instant.engine.interrupt import Interrupted
 from instant.errors import InputError
 
 __all__ = ["app", "main"]
+
+# Intel's Fortran, in Anaconda's numpy for Windows, would end the process at Ctrl-C, without a checkpoint
+os.environ.setdefault("FOR_DISABLE_CONSOLE_CTRL_HANDLER", "1")
 
 app = typer.Typer(
     add_completion=False,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from instant.cli.shared import AsJson, OwnBackbone, OwnMethod, RunFolder
+from instant.console import command_line
 from instant.errors import InputError
 
 
@@ -78,7 +78,7 @@ def certify(
         typer.echo(
             f"{draw:,} of {sum(audit.population.values()):,} accepted samples that nobody labelled are drawn. Write "
             f"the class of each into {out} (? where nobody can tell: it counts as wrong), then: "
-            f"{shlex.join(['instant', 'certify', str(run), '--labels', str(out), *words])}\n"
+            f"{command_line(['instant', 'certify', str(run), '--labels', str(out), *words])}\n"
             f"{audit.outlook(target, confidence, candidates)}"
         )
     elif labels is not None:

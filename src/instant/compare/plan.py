@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from instant.choose import Choice, prepare
 from instant.config import Recipe
+from instant.console import command_line
 from instant.data.folder.problems import Flaw
 from instant.data.folder.read import OWN
 from instant.data.source import Source
@@ -104,7 +104,7 @@ def make_plan(
             seed=seed,
             run=Run(out / folder_name(method, seed)),
             recipe=recipes[method, seed],
-            command=shlex.join([*given, f"method={method}", f"seed={seed}", *beside]),
+            command=command_line([*given, f"method={method}", f"seed={seed}", *beside]),
         )
         for seed in seeds
         for method in methods
@@ -158,7 +158,8 @@ def require_ours(out: Path, entries: Sequence[Entry]) -> None:
         raise InputError(f"--out {out} cannot be looked into ({error.strerror or error}).") from error
     ours = {PAGE, *(entry.run.path.name for entry in entries)}
     for item in there:
-        known = item.name in ours or item.name.startswith(".") or item.name.endswith(".csv")
+        systems = item.name.startswith(".") or item.name.casefold() in ("thumbs.db", "desktop.ini")
+        known = systems or item.name in ours or item.name.endswith(".csv")
         if not known and item.name not in _names_of(Run(item.path)):
             raise InputError(
                 f"--out {out} holds {item.name}, which is no run of a comparison; name a folder that is new or empty, "

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import shutil
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from instant.data.files import atomic, locked, sync_folder
+from instant.data.files import atomic, locked, replace, sync_folder
 from instant.data.progress import Report, reporting
 from instant.errors import InputError
 
@@ -73,7 +74,7 @@ def fetch(
                         f"{got}. They were removed and nothing was unpacked. Try again later, or put a good copy "
                         f"in {target.parent}."
                     )
-                part.path.replace(target)
+                replace(part.path, target)
                 part.drop()
                 sync_folder(target.parent)
                 return target
@@ -194,6 +195,12 @@ def _receive(part: _Part, size: int | None, report: Report) -> None:
                 f"finds it."
             ) from error
     except (OSError, http.client.HTTPException) as error:
+        if isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError):
+            raise InputError(
+                f"{urlsplit(part.url).netloc} cannot be verified: this Python has no certificates, or a proxy shows "
+                "its own. On a Mac run 'Install Certificates.command' in the Python folder of Applications, elsewhere "
+                f"set SSL_CERT_FILE; or fetch {part.url} elsewhere and put it in {part.target.parent}."
+            ) from error
         raise _Cut(str(getattr(error, "reason", error)) or type(error).__name__, reached=False) from error
     with response:
         if response.status == 206:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +13,8 @@ from types import ModuleType
 from typing import IO, Any
 
 from instant.errors import InputError
+
+PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6) if os.name == "nt" else ()  # seconds
 
 fcntl: ModuleType | None
 try:
@@ -75,11 +78,22 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def replace(source: Path, target: Path) -> None:
+    """Rename. On Windows a virus scanner or a cloud's may hold either for a moment, which is waited for."""
+    for pause in PAUSES:
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            time.sleep(pause)
+    source.replace(target)
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

@@ -39,6 +39,8 @@ def load_tensors(path: Path, *, prefix: str = "") -> tuple[dict[str, Tensor], di
     try:
         with safe_open(path, framework="pt") as file:
             wanted = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
-            return {name.removeprefix(prefix): file.get_tensor(name) for name in wanted}, file.metadata() or {}
+            # copies: a tensor that is a piece of the mapped file keeps Windows from replacing that
+            tensors = {name.removeprefix(prefix): file.get_tensor(name).clone() for name in wanted}
+            return tensors, file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be read as safetensors ({error}); is it a complete file?") from error

@@ -92,6 +92,7 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
             f"--labels {path} cannot be read ({error}); save it as csv in UTF-8, and close every quote."
         ) from error
     names = rows.pop(0)[1] if rows else []
+    names = [*names[:-1], *(name.rstrip(";") for name in names[-1:])]
     plain = [name.strip().casefold() for name in names]
     if not {"id", "label"} <= set(plain):
         got = ", ".join(map(repr, names[:6])) or "nothing"
@@ -100,4 +101,5 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
             f"got {got}."
         )
     i, label = ((names if word in names else plain).index(word) for word in ("id", "label"))  # id comes before ID
-    return [(line, row[i], row[label]) for line, row in rows if (row[i] + row[label]).strip()]
+    # An Excel that parts by semicolons shows a whole line in one cell, and writes what is filled in behind a semicolon
+    return [(line, row[i], row[label].lstrip(";")) for line, row in rows if (row[i] + row[label]).strip()]

@@ -188,7 +188,7 @@ def _prepare(parts: Path, job: dict[str, Any]) -> None:
 def _remove(parts: Path) -> None:
     """Shards, then what they belong to; files of other names stay, and the folder with them."""
     for file in parts.iterdir():
-        if re.fullmatch(r"\d{5,}\.parquet|\..*\.tmp", file.name):
+        if re.fullmatch(r"\d{5,}\.parquet|\..*\.tmp|\.DS_Store", file.name):
             file.unlink()
     (parts / "job.json").unlink(missing_ok=True)
     with suppress(OSError):

@@ -8,6 +8,7 @@ filter. Of an animation the first picture counts. This module is imported by wor
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,8 @@ def _for_now(error: Exception) -> Unreadable | None:
     if isinstance(error, MemoryError):
         return Unreadable("there was not enough memory to open it", passing=True)
     if isinstance(error, OSError) and error.errno is not None:
-        lasts = error.errno in (errno.EACCES, errno.EPERM)  # until a chmod, which changes the key of the listing
+        # until a chmod, which changes the key of the listing; on Windows another program may just have it open
+        lasts = os.name != "nt" and error.errno in (errno.EACCES, errno.EPERM)
         return Unreadable(f"the file cannot be read: {error.strerror}", passing=not lasts)
     return None
 

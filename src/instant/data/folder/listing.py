@@ -24,6 +24,7 @@ UNREAD = frozenset(
     {".heic", ".heif", ".avif", ".jxl", ".jp2", ".psd", ".svg"}
     | {".cr2", ".cr3", ".nef", ".arw", ".dng", ".orf", ".raf", ".rw2"}
 )
+SYSTEMS = frozenset(("$RECYCLE.BIN", "System Volume Information"))  # of a Windows drive: deleted photos are none
 LABELLED = ("labelled", "labeled")
 
 
@@ -209,7 +210,7 @@ def _look(folder: Path) -> tuple[list[str], set[str], set[str]]:
     found, folders, links = [], set(), set()
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith("."):
+            if entry.name.startswith(".") or entry.name in SYSTEMS:
                 continue
             found.append(entry.name)
             if entry.is_dir(follow_symlinks=False):

@@ -8,7 +8,6 @@ longer than it should; the checksum tells when a power cut came in between, and 
 from __future__ import annotations
 
 import json
-import os
 import warnings
 import zlib
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from instant.data.files import replace
 from instant.data.folder.decode import Unreadable, decode
 from instant.data.levels import count_levels
 
@@ -58,7 +58,7 @@ def decode_shard(shard: Shard) -> int:
     with open(temporary, "wb") as file:
         file.write(json.dumps(header).encode() + b"\n")
         file.write(pixels.tobytes())
-    os.replace(temporary, shard.path)
+    replace(temporary, shard.path)
     return len(shard.names)
 
 

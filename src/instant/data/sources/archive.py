@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from instant.data.files import locked, sync_folder
+from instant.data.files import locked, replace, sync_folder
 from instant.data.progress import Report, reporting
 from instant.errors import InputError
 
@@ -35,7 +35,7 @@ def unpack(archive: Path, folder: str, files: Sequence[str], *, progress: bool =
                     _extract(archive, {f"{folder}/{file}": Path(scratch, file) for file in missing}, report)
                     target.mkdir(exist_ok=True)
                     for file in missing:
-                        Path(scratch, file).replace(target / file)
+                        replace(Path(scratch, file), target / file)
                     sync_folder(target)
     except OSError as error:
         raise InputError(

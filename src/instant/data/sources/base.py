@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -108,13 +109,13 @@ def locate(place: Place, forms: Sequence[Form], remote: RemoteFile) -> tuple[For
 
 def read_exact(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """A headerless file of bytes, as long as `shape` says."""
-    check_length(path, path.stat().st_size, int(np.prod(shape)))
+    check_length(path, path.stat().st_size, math.prod(shape))
     return np.fromfile(path, dtype=np.uint8).reshape(shape)
 
 
 def map_exact(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """As `read_exact`, memory-mapped."""
-    check_length(path, path.stat().st_size, int(np.prod(shape)))
+    check_length(path, path.stat().st_size, math.prod(shape))
     return np.memmap(path, dtype=np.uint8, mode="r", shape=shape)
 
 

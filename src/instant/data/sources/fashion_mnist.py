@@ -7,6 +7,7 @@ axis, then the values.
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import struct
 import zlib
@@ -119,7 +120,7 @@ def _labels(path: Path, count: int) -> np.ndarray:
 def read_idx(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     """The bytes of an idx file, which must have exactly this shape."""
     header = struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape)
-    expected = len(header) + int(np.prod(shape))
+    expected = len(header) + math.prod(shape)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(expected + 1)  # one more, to notice a longer file without unpacking all of it

@@ -5,6 +5,7 @@ Pixels are stored channel by channel and, within a channel, column by column; la
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,14 +95,14 @@ def _pool(folder: Path, layout: Layout, progress: bool) -> np.ndarray:
     except OSError as error:
         raise InputError(
             f"Cannot write {path}: {error.strerror or error}. STL-10 needs a folder that can be written to, with "
-            f"{int(np.prod(shape)):,} bytes free; copy the set to one and name it with root=."
+            f"{math.prod(shape):,} bytes free; copy the set to one and name it with root=."
         ) from error
     # Copy-on-write rather than read-only: torch warns when it wraps an array that refuses writes.
     return np.load(path, mmap_mode="c", allow_pickle=False)
 
 
 def _write_pool(path: Path, parts: list[np.ndarray], shape: tuple[int, ...], progress: bool) -> None:
-    total = int(np.prod(shape))
+    total = math.prod(shape)
     with reporting("Preparing the STL-10 pool", f"in {path}", total, progress) as report, atomic(path) as file:
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
