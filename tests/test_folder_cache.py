@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -217,7 +216,7 @@ def test_an_interrupt_waits_for_no_process(tmp_path: Path, monkeypatch: pytest.M
     done = tmp_path / "done"
     monkeypatch.setattr(cache, "cores", lambda: 2)
     monkeypatch.setattr(cache, "decode_shard", exec)
-    monkeypatch.setattr(Future, "result", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(cache, "wait", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     work = f"import pathlib, time; time.sleep(5); pathlib.Path({str(done)!r}).touch()"
     with pytest.raises(KeyboardInterrupt):
         list(cache._decode_all(iter([work, work]), 2))

@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,6 +132,13 @@ def _decode_all(shards: Iterator[Shard], count: int) -> Iterator[int]:
         for shard in shards:
             ahead.append(ready.submit(decode_shard, shard))
             if len(ahead) == AHEAD * workers:
-                yield ahead.popleft().result()
+                yield _result(ahead.popleft())
         while ahead:
-            yield ahead.popleft().result()
+            yield _result(ahead.popleft())
+
+
+def _result(future: Future[int]) -> int:
+    """Asked for again and again, as Windows hears Ctrl-C only in between."""
+    while not wait([future], timeout=0.2).done:
+        pass
+    return future.result()
