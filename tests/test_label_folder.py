@@ -63,6 +63,23 @@ def test_files_are_labelled_as_their_pixels_are(capsys: Capture) -> None:
     pd.testing.assert_frame_equal(files, pixels)
 
 
+def test_names_that_are_not_ascii_say_their_encoding() -> None:
+    """To Excel, by a mark in front; what is plain has none, for programs that do not know it."""
+    mark = "\ufeff".encode()
+    Path("new/bad.jpg").write_text("no image")
+    for name, marked in (("plain.csv", False), ("b\u00e4ume.csv", True)):
+        if marked:
+            (Path("new") / NEW[0]).rename("new/b\u00e4ume.png")
+            Path("new/bad.jpg").rename("new/b\u00f6se.jpg")
+        assert main(["label", "run", "new", "--out", name]) == 0
+        for path in (Path(name), Path(name).with_suffix(".problems.csv")):
+            assert path.read_bytes().startswith(mark) == marked, path
+        assert ("b\u00e4ume.png" in pd.read_csv(name)["id"].tolist()) == marked
+    Path("new/b\u00f6se.jpg").unlink()
+    assert main(["label", "run", "new", "--out", "b\u00e4ume.csv", "--force"]) == 0
+    assert not Path("b\u00e4ume.problems.csv").exists()  # it was known for a list of ours
+
+
 def test_what_is_held_out_for_validation_gets_no_row_and_is_counted(capsys: Capture) -> None:
     words = ["steps=6", "batch=4", "ratio=2", "device=cpu", "side=8", "validation=4"]
     assert main(["train", "photos", *words, "--labels", "labels.csv", "--out", "held"]) == 0

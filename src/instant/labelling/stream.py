@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import instant
@@ -117,9 +119,16 @@ def label(
             report(places.stop, total)
         counted = _Counted(shards)
         with atomic(out) as file:
+            if form == "csv" and not all(map(_ascii, shards)):
+                file.write(BOM_UTF8)  # or Excel takes it for one in the encoding of its country
             FORMATS[form](iter(counted), pq.read_schema(shards[0]), file, run.path.resolve().name)
         _remove(parts)
     return Labelled(total, counted.accepted, resumed, job.problems, job.held_out)
+
+
+def _ascii(shard: Path) -> bool:
+    columns = pq.read_table(shard, columns=["id", "label"]).columns
+    return all(pc.all(pc.string_is_ascii(column), min_count=0).as_py() for column in columns)
 
 
 def problems_of(out: Path) -> Path:

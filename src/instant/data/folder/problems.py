@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,8 @@ def write_problems(path: Path, problems: Iterable[Flaw]) -> None:
         return
     require_list(path)
     with atomic(path, "w") as file:
+        if not all(text.isascii() for row in rows for text in row):
+            file.write("\ufeff")  # or Excel takes it for one in the encoding of its country
         table = csv.writer(file, lineterminator="\n")
         table.writerow(Flaw._fields)
         table.writerows(rows)
@@ -46,6 +49,6 @@ def require_list(path: Path) -> None:
 def _is_list(path: Path) -> bool:
     try:
         with open(path, "rb") as file:
-            return file.readline(64).strip() == ",".join(Flaw._fields).encode()
+            return file.readline(64).removeprefix(BOM_UTF8).strip() == ",".join(Flaw._fields).encode()
     except OSError:  # a folder, say
         return False
