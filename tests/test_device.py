@@ -75,7 +75,7 @@ def test_the_kernels_fit_the_gpu(
 ) -> None:
     tried = _settled(monkeypatch, known, None, convolutions)
     assert tried is None
-    assert kernels.able
+    assert kernels.enabled
     assert narrow.widest == widest
 
 
@@ -84,7 +84,7 @@ def test_memory_that_is_full_says_nothing_about_the_kernels(monkeypatch: pytest.
     for tried in ((full, None), (None, full)):
         with pytest.raises(torch.OutOfMemoryError):
             _settled(monkeypatch, RTX_4090, *tried)
-        assert kernels.able
+        assert kernels.enabled
     monkeypatch.setattr(torch, "ones", _raising(full))
     with pytest.raises(torch.OutOfMemoryError):
         device._useless.__wrapped__(GPU)
@@ -92,7 +92,7 @@ def test_memory_that_is_full_says_nothing_about_the_kernels(monkeypatch: pytest.
 
 def test_without_kernels_torch_does_it(gpu: pytest.MonkeyPatch) -> None:
     assert _settled(gpu, H200, PTXAS, None) == "Failed to find C compiler."
-    assert not kernels.able
+    assert not kernels.enabled
     assert not kernels.present(torch.ones(1, 16, 4, 4))
     gpu.setattr(device, "settle", lambda gpu: "Failed to find C compiler.")
     with pytest.warns(UserWarning, match=r"Triton's kernels cannot run here \(Failed to find C compiler\.\)"):
@@ -105,7 +105,7 @@ def _settled(
     properties = SimpleNamespace(major=known[0], shared_memory_per_block_optin=known[1])
     patch.setattr(torch.cuda, "get_device_properties", lambda gpu: properties)
     patch.setattr(kernels, "triton", object())
-    patch.setattr(kernels, "able", True)
+    patch.setattr(kernels, "enabled", True)
     patch.setattr(narrow, "widest", 64)
     patch.setattr(able, "try_reductions", _raising(reductions))
     patch.setattr(able, "try_convolutions", _raising(convolutions))

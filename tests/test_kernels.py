@@ -159,6 +159,6 @@ def test_a_row_that_is_too_wide_for_the_gpu_is_left_to_cudnn(monkeypatch: pytest
     monkeypatch.setattr(narrow, "widest", 32)
     assert not narrow.fits(conv, x)
     assert narrow.fits(conv, x[..., :32])
-    monkeypatch.setattr(kernels, "able", False)
+    monkeypatch.setattr(kernels, "enabled", False)
     assert not narrow.fits(conv, x[..., :32])
     assert not kernels.usable(x)

@@ -14,14 +14,14 @@ AMPLE = 160 * 1024  # bytes of shared memory a program may have: less than that 
 @cache
 def settle(gpu: torch.device) -> str | None:
     """Switch off, for the whole process, what cannot run there, and say why no kernel can; None: some do."""
-    if kernels.triton is None or not kernels.able:
+    if kernels.triton is None or not kernels.enabled:
         return None
     try:
         try_reductions(gpu)
     except torch.OutOfMemoryError:  # which may pass
         raise
     except Exception as error:  # no C compiler, no headers of Python, a GPU that Triton does not know, ...
-        kernels.able = False
+        kernels.enabled = False
         return (str(error).strip().splitlines() or [type(error).__name__])[0]
     known = torch.cuda.get_device_properties(gpu)
     if known.major < 8:  # bfloat16 is imitated there, in more shared memory than there is

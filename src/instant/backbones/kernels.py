@@ -22,13 +22,13 @@ except ImportError:  # no GPU build of torch
 TILE = 4096  # values a program reads at a time: more would take its registers
 PROGRAMS = 528  # at most; four to each multiprocessor of an H100
 
-able = True  # `able.settle` knows better, once it has tried
+enabled = True  # `able.settle` knows better, once it has tried
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # on the CPU: how tests see kernels
 
 
 def present(x: Tensor) -> bool:
     """On a GPU with Triton."""
-    return triton is not None and able and (x.is_cuda or INTERPRETED)
+    return triton is not None and enabled and (x.is_cuda or INTERPRETED)
 
 
 def usable(x: Tensor) -> bool:
