@@ -378,6 +378,14 @@ def test_a_run_folder_that_is_a_file(tmp_path: Path, capsys: Capture) -> None:
     assert sentence == f"{tmp_path / 'file'} is a file; give the folder of the run, as in {tmp_path}."
 
 
+def test_where_a_run_is_asked(finished: Run, capsys: Capture) -> None:
+    for words in (["evaluate", str(finished.path)], ["label", str(finished.path), "--out", "x.csv"]):
+        assert refused([*words, "--device", "banana"], capsys) == (
+            "device='banana' is not known; use auto, cpu, cuda or cuda:N."
+        )
+    assert main(["evaluate", str(finished.path), "--device", "cpu"]) == 0
+
+
 def test_a_model_for_other_data(copy: Path, capsys: Capture) -> None:
     edit(copy / "model.json", classes=[str(digit) for digit in reversed(range(10))])
     assert "evaluate it on the data it was trained for." in refused(["evaluate", str(copy)], capsys)

@@ -445,12 +445,21 @@ def test_a_method_that_needs_float32_runs_without_tf32_and_leaves_the_switch_alo
     assert torch.backends.cudnn.allow_tf32
 
 
+class Wrapping(RuntimeError):
+    """As torch has for what a compiler raises."""
+
+    def __init__(self, inner: Exception) -> None:
+        super().__init__("backend='inductor' raised:")
+        self.inner_exception = inner
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
         (RuntimeError("no compiler for this\nand a long trace"), "RuntimeError: no compiler for this"),
         (KeyError("value"), "KeyError: 'value'"),
         (AssertionError(), "AssertionError: no reason given"),
+        (Wrapping(OSError("no space")), "OSError: no space"),
     ],
 )
 def test_a_step_that_cannot_be_compiled_runs_eager_and_says_so(

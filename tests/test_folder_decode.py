@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import zlib
 from io import BytesIO
@@ -12,6 +14,7 @@ import pytest
 from folders import BLUE, GREEN, RED, WHITE, plain
 from PIL import Image
 
+from instant.data.folder import decode as decoding
 from instant.data.folder.decode import ORIENTATION, Unreadable, decode
 
 
@@ -183,3 +186,16 @@ def test_sixteen_bits_in_whatever_mode_pillow_has_them(tmp_path: Path, name: str
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="cannot be read: No such file"):
         decode(tmp_path / "gone.jpg", 8, 3)
+
+
+@pytest.mark.parametrize(("system", "passing"), [("posix", False), ("nt", True)])
+def test_what_may_not_be_read_stays_so_but_on_windows(
+    system: str, passing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There another program may have it open, and closing that changes nothing by which it would be tried again."""
+    error = PermissionError(errno.EACCES, "Permission denied")
+    with monkeypatch.context() as other:
+        other.setattr(os, "name", system)
+        found = decoding._for_now(error)
+    assert found is not None
+    assert found.passing == passing

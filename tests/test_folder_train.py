@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from folders import photos, plain
 from rich.console import Console
 
-from instant.choose import SHARE, Choice, choose, choose_side, needed, prepare
+from instant.choose import SHARE, Choice, choose, choose_side, gpu_room, needed, prepare
 from instant.cli import main
 from instant.cli.train import print_choices
 from instant.data.folder.survey import Survey
@@ -398,6 +399,15 @@ def test_what_is_chosen_fits_the_gpu() -> None:
         assert ("would not fit the GPU's memory" in why) == (batch < 64)
     assert choose_side(Survey(median=300, equal=False, grey=False), room=1e8)[0] == 32
     assert "would" not in choose_side(Survey(median=70, equal=False, grey=False), room=H200)[1]
+
+
+def test_the_room_is_most_of_what_a_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = small("own", None, "instant")
+    assert gpu_room(recipe.override({"device": "cpu"})) == 0
+    monkeypatch.setattr("instant.choose.choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10e9, 24e9))
+    for precision, share in (("bfloat16", 0.8), ("float32", 0.4)):
+        assert gpu_room(recipe.override({"precision": precision})) == pytest.approx(share * 10e9)
 
 
 def test_samples_take_room_too() -> None:

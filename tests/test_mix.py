@@ -285,6 +285,10 @@ def test_mixing_that_would_never_begin_is_refused() -> None:
     recipe, split = small(mix_after="3")
     with pytest.raises(InputError, match="mix_after=3 is when mixing begins, and mix=0 is none; set mix too"):
         build_program(recipe, split)
+    recipe, split = small(mix="0.5", mix_after="24")
+    with pytest.raises(InputError, match="mix_after=24 must be below steps=24, or nothing is ever mixed"):
+        build_program(recipe, split)
+    build_program(*small(mix="0.5", mix_after="23"))
 
 
 def test_the_baseline_of_a_run_that_mixes(tmp_path: Path) -> None:

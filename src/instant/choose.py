@@ -28,7 +28,8 @@ ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on 
 MANY = 2000  # samples, from which on a longer run is worth its time
 KEPT = 64  # pixels a side up to which images of one size are not resized
 BATCHES = 64, 32, 16, 8
-BYTES = 3300  # of a GPU for a pixel of a row, by wrn_28_2 in bfloat16: 3.3 GiB for 896 rows of 32 x 32 (an H200)
+# Of a GPU, for a pixel of a row of wrn_28_2 in bfloat16: 896 rows of 32 x 32 took 3.3 GiB, about half a GiB CUDA's own
+BYTES = 3300
 SHARE = 0.8  # of what is free
 
 
