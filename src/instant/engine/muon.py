@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from instant.engine.device import multiplies_bfloat16
@@ -71,10 +72,9 @@ def directions(matrices: list[Tensor], short: bool = False) -> list[Tensor]:
     for number, matrix in enumerate(wide):
         alike.setdefault((rows, columns) if together else (len(matrix), matrix.shape[1]), []).append(number)
     found = list(matrices)
-    for size, numbers in alike.items():
-        stack = torch.zeros(len(numbers), *size, device=wide[0].device)
-        for place, number in zip(stack, numbers):
-            place[: len(wide[number]), : wide[number].shape[1]] = wide[number]
+    for (height, length), numbers in alike.items():
+        # filled up and stacked, not written into a whole: a compiler makes one kernel of this
+        stack = torch.stack([F.pad(wide[n], (0, length - wide[n].shape[1], 0, height - len(wide[n]))) for n in numbers])
         for turned, number in zip(orthogonal(stack, short), numbers):
             part, given = turned[: len(wide[number]), : wide[number].shape[1]], matrices[number]
             part = part if len(part) == len(given) else part.mT
