@@ -450,6 +450,17 @@ def test_the_rate_grows_with_the_number_of_pairs_and_at_the_start() -> None:
     assert features_recipe(recipe.override({"batch": 1000}), split).ratio == 1  # there are 1437
 
 
+def test_muon_learns_the_features_of_a_run_that_has_muon() -> None:
+    """At rates that grow with the square root of the pairs: four times as many, twice the rate."""
+    recipe, split = small(**SHORT, ratio="4", **{"optim.name": "muon", "optim.lr": "0.02"})
+    few, many = (features_recipe(recipe.override({"contrast": 400, "ratio": ratio}), split).optim for ratio in (4, 16))
+    assert (few.name, few.lr) == ("muon", pytest.approx(0.5 * 0.25))  # 32 pairs, a sixteenth of 512
+    assert (many.name, many.lr) == ("muon", pytest.approx(0.25))
+    assert (few.warmup, few.cycles) == (20, 0.5)
+    adam = recipe.override({"optim.name": "adamw", "optim.lr": "0.001"})
+    assert features_recipe(adam, split).optim.name == "sgd"
+
+
 def test_no_view_is_mirrored_where_left_and_right_matter() -> None:
     recipe, split = small(**SHORT)  # digits
     for mirror in (False, True):
