@@ -52,7 +52,7 @@ LEAVES: list[tuple[str, str, object]] = [
     ("operations", "2", 2),
     ("mirror", "false", False),
     ("mix", "0.5", 0.5),
-    ("mix_after", "10", 10),
+    ("mix_after", "0.25", 0.25),
     ("noise", "0.2", 0.2),
     ("neighbours", "5", 5),
     ("log_every", "7", 7),
@@ -166,8 +166,8 @@ def test_settings_are_checked_together_in_any_order() -> None:
         ("memory", "nan", "memory=nan must be 0 or more MiB, or none for half of what is free."),
         ("validation", "-10", "validation=-10 must be 0 or more."),
         ("contrast", "-1", "contrast=-1 must be 0 or more."),
-        ("mix_after", "-1", "mix_after=-1 must be 0 or more."),
-        ("mix_after", "3e9", "mix_after=3000000000 must be 0 or more and below 2^31."),
+        ("mix_after", "-1", "mix_after=-1.0 must be at least 0 and below 1: it is a share of the steps."),
+        ("mix_after", "50000", "mix_after=50000.0 must be at least 0 and below 1: it is a share of the steps."),
         ("contrast", "3e9", "contrast=3000000000 must be 0 or more and below 2^31."),
         ("seed", "-1", "seed=-1 must be 0 or more and below 2^63."),
         ("seed", "1e30", f"seed={int(1e30)} must be 0 or more and below 2^63."),
@@ -304,9 +304,9 @@ def test_classic_settings(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_fast_settings_differ_from_the_classic_in_start_optimizer_views_and_kappa_alone(method: str) -> None:
     fast, classic = recipes.fast_cifar10(method=method), recipes.classic_cifar10(method=method)
-    assert (fast.contrast, fast.steps) == (0 if "supervised" in method else 24_000, 120_000)
+    assert (fast.contrast, fast.steps) == (0 if "supervised" in method else 24_000, 105_000)
     assert fast.optim == dataclasses.replace(classic.optim, name="muon", lr=0.1, cycles=0.5, warmup=1000)
-    apart = {"contrast", "mix", "steps", "optim", "method_options", "log_every", "evaluate_every"}
+    apart = {"contrast", "mix", "mix_after", "steps", "optim", "method_options", "log_every", "evaluate_every"}
     for name, value in classic.to_json().items():
         assert name in apart or fast.to_json()[name] == value, name
     slow_T = fast.method_options.get("transition_lr") == 0.001

@@ -282,17 +282,30 @@ def test_a_share_that_is_no_view_is_refused() -> None:
 
 
 def test_mixing_that_would_never_begin_is_refused() -> None:
-    recipe, split = small(mix_after="3")
-    with pytest.raises(InputError, match="mix_after=3 is when mixing begins, and mix=0 is none; set mix too"):
+    recipe, split = small(mix_after="0.5")
+    with pytest.raises(InputError, match=r"mix_after=0\.5 is when mixing begins, and mix=0 is none; set mix too"):
         build_program(recipe, split)
-    recipe, split = small(mix="0.5", mix_after="24")
-    with pytest.raises(InputError, match="mix_after=24 must be below steps=24, or nothing is ever mixed"):
-        build_program(recipe, split)
-    build_program(*small(mix="0.5", mix_after="23"))
+
+
+def test_when_mixing_begins_is_a_share_of_the_steps() -> None:
+    """24 of them; the last one mixes whatever the share."""
+    for share, first in (("0", 0), ("0.25", 6), ("0.6", 14), ("0.999", 23)):
+        assert build_program(*small(mix="0.5", mix_after=share)).feed.mix_after == first
+    assert build_program(*small(mix="0.5", mix_after="0.25", steps="12")).feed.mix_after == 3
+
+
+def test_who_turns_mixing_off_need_not_say_when_it_would_have_begun() -> None:
+    recipe = recipes.fast_cifar10()
+    assert round(recipe.mix_after * recipe.steps) == 50_000
+    plain = recipe.override({"mix": "0"})
+    assert (plain.mix, plain.mix_after) == (0, 0)
+    assert recipe.override({"mix": "0.8", "steps": "2000"}).mix_after == recipe.mix_after
+    assert recipe.suited("mean_teacher").mix_after == 0
+    assert recipe.override({"mix": "0", "mix_after": "0.5"}).mix_after == 0.5  # who asks for both is told
 
 
 def test_the_baseline_of_a_run_that_mixes(tmp_path: Path) -> None:
-    recipe, split = small(mix="0.5", mix_after="4")
+    recipe, split = small(mix="0.5", mix_after="0.2")
     run = Run(tmp_path / "run")
     fit(recipe, split, run=run)
     assert train_baseline(run, split).finished
@@ -320,12 +333,12 @@ def test_vectors_are_not_mixed() -> None:
 
 
 def test_features_are_learnt_from_whole_images() -> None:
-    recipe, split = small(mix="0.5", mix_after="8", contrast="4")
+    recipe, split = small(mix="0.5", mix_after="0.3", contrast="4")
     assert features_recipe(recipe, split).mix == 0
     assert fit(recipe, split).summary["steps"] == 24
 
 
-@pytest.mark.parametrize("after", ["0", "12"])
+@pytest.mark.parametrize("after", ["0", "0.5"])
 def test_a_run_that_mixes_is_resumed_as_it_was(after: str, tmp_path: Path) -> None:
     recipe, split = small(mix="0.5", mix_after=after)
     whole, parts = Run(tmp_path / "whole"), Run(tmp_path / "parts")

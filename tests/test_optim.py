@@ -215,7 +215,9 @@ def test_a_captured_step_follows_the_schedule(name: str) -> None:
         play: Callable[[], None] = one_step
         torch.cuda.set_sync_debug_mode("error")
         try:
-            with torch.cuda.stream(torch.cuda.Stream()):
+            aside = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())  # what the steps read has been written
+            with torch.cuda.stream(aside):
                 for _ in range(3):
                     one_step()
                 if captured:

@@ -64,7 +64,7 @@ class Recipe:
     mirror: Annotated[bool | None, "may a view be mirrored, left to right? none: as the source says"] = None
 
     mix: Annotated[float, "share of the strong views of images that have another one, made smaller, in them"] = 0.0
-    mix_after: Annotated[int, "steps before the first of those; till then every strong view is of one image"] = 0
+    mix_after: Annotated[float, "share of the steps before the first of those: till then views are of one image"] = 0.0
 
     noise: Annotated[
         float, "weak views of a vector: deviation of the noise, in standardised features; strong: 2.5 x"
@@ -101,14 +101,15 @@ class Recipe:
             raise InputError(
                 f"mix={self.mix} must be at least 0 and below 1: it is the share of strong views that show two images."
             )
+        if not 0 <= self.mix_after < 1:
+            raise InputError(f"mix_after={self.mix_after} must be at least 0 and below 1: it is a share of the steps.")
         if not 0 <= self.shift <= 0.5:
             raise InputError(f"shift={self.shift} must lie in [0, 0.5]: it is a share of the image's side.")
-        for name in ("validation", "contrast", "mix_after", "clip", "noise", "neighbours"):
+        for name in ("validation", "contrast", "clip", "noise", "neighbours"):
             if not getattr(self, name) >= 0:  # in this form it holds for NaN too
                 raise InputError(f"{name}={getattr(self, name)} must be 0 or more.")
-        for name in ("contrast", "mix_after"):
-            if getattr(self, name) >= 2**31:
-                raise InputError(f"{name}={getattr(self, name)} must be 0 or more and below 2^31.")
+        if self.contrast >= 2**31:
+            raise InputError(f"contrast={self.contrast} must be 0 or more and below 2^31.")
         if self.memory is not None and not self.memory >= 0:
             raise InputError(f"memory={self.memory} must be 0 or more MiB, or none for half of what is free.")
         if not 0 <= self.seed < 2**63:
@@ -158,6 +159,8 @@ class Recipe:
                 optim |= _leaf(Optim, rest, text, key)
             else:
                 changes |= _leaf(Recipe, key, text, key, method=settings.get("method", self.method))
+        if changes.get("mix") == 0 and "mix_after" not in settings:
+            changes["mix_after"] = 0.0  # of a recipe that mixes: nothing is left to begin
         changes["suggested"] = {key: value for key, value in self.suggested.items() if key not in settings}
         # All at once: settings are checked together, whatever their order
         changed = dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)

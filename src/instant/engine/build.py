@@ -111,8 +111,6 @@ def build_program(
         _refuse_mixing(recipe, built, split)
     elif recipe.mix_after:
         raise InputError(f"mix_after={recipe.mix_after} is when mixing begins, and mix=0 is none; set mix too.")
-    if recipe.mix_after >= recipe.steps:
-        raise InputError(f"mix_after={recipe.mix_after} must be below steps={recipe.steps}, or nothing is ever mixed.")
     learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
     weak, strong = policies
     near = None
@@ -131,7 +129,7 @@ def build_program(
         streamed=too_large is not None,
         strong_labels=recipe.strong_labels,
         mix=recipe.mix,
-        mix_after=recipe.mix_after,
+        mix_after=min(round(recipe.mix_after * recipe.steps), recipe.steps - 1),
     ).to(device)
     if recipe.mix and not feed.mixed:
         raise InputError(

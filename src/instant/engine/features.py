@@ -28,7 +28,7 @@ def features_recipe(recipe: Recipe, split: Split) -> Recipe:
         recipe,
         contrast=0,
         mix=0.0,
-        mix_after=0,
+        mix_after=0.0,
         steps=recipe.contrast,
         ratio=ratio,
         labels=recipe.labels if len(split.labelled) == recipe.labels else None,

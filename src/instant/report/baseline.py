@@ -18,7 +18,7 @@ from instant.run import Run
 
 def baseline_recipe(recipe: Recipe) -> Recipe:
     """What the labels alone are worth: of the others not even the pictures are looked at."""
-    return dataclasses.replace(recipe, method="supervised", method_options={}, contrast=0, mix=0.0, mix_after=0)
+    return dataclasses.replace(recipe, method="supervised", method_options={}, contrast=0, mix=0.0, mix_after=0.0)
 
 
 def require_other(recipe: Recipe) -> None:
