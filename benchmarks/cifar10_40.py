@@ -6,8 +6,8 @@
     python benchmarks/cifar10_40.py trial --data FOLDER --runs RUNS "half the batch: batch=32" "fast: optim.lr=0.1"
 
 Training stops when the minutes are over and goes on in the next call from the checkpoints, also where RUNS was carried
-to another machine. But for "unmixed", "sgd", "shorter" and "longer", every run of a seed has the same labels, features,
-views, schedule, optimizer and network, and only the method differs. Drawing needs matplotlib.
+to another machine. But for those named after what else differs ("mixed" to "longer" below), every run of a seed has the
+same labels, features, views, schedule, optimizer and network, and only the method differs. Drawing needs matplotlib.
 
 A row of the csv is an evaluation on the test images, which decide nothing: the last one counts. What a change is worth
 is tried in trials, all at once and, called again, from where they were stopped: 16,000 steps on the labels of seed 0,
@@ -33,8 +33,8 @@ from instant.recipes import RECIPES, resolve
 from instant.run import Run
 
 HERE = Path(__file__).parent
-UNMIXED = ("method=instant", "mix=0")
-SGD = (*UNMIXED, "optim.name=sgd")
+EARLIER = ("method=instant", "steps=120000")
+SGD = ("method=instant", "mix=0", "optim.name=sgd")
 ALIGNED = ("method=instant", "method.base=0.9", "method.align=true")
 METHODS = {  # what is compared: a name, and the settings it stands for
     "instant": ("method=instant",),
@@ -45,8 +45,9 @@ METHODS = {  # what is compared: a name, and the settings it stands for
     "released": ("method=instant_released",),
     "paper": (*ALIGNED, "method.kappa=labelled"),
     "self_adaptive": (*ALIGNED, "method.kappa=self_adaptive"),
-    "unmixed": UNMIXED,
-    "sgd": (*SGD, "optim.lr=0.03"),
+    "mixed": (*EARLIER, "mix_after=0"),
+    "unmixed": (*EARLIER, "mix=0"),
+    "sgd": (*SGD, "steps=120000", "optim.lr=0.03"),
     "shorter": (*SGD, "contrast=12000", "steps=90000", "optim.warmup=5000"),
     "longer": (*SGD, "steps=140000", "optim.warmup=5000"),
 }
@@ -86,7 +87,7 @@ class Job(NamedTuple):
     @property
     def start(self) -> tuple[Any, ...]:
         """Jobs that are alike in this begin with the same features."""
-        return self.seed, *(word for word in METHODS[self.name] if word.startswith("contrast="))
+        return self.seed, *(word for word in METHODS[self.name] if word.startswith(("contrast=", "optim.name=")))
 
 
 SEEDS = (0, 1, 2)
@@ -297,6 +298,8 @@ def command(run: Run) -> str:
     named = {"data": "FOLDER", "recipe": "fast_cifar10", "labels": recipe.labels, "seed": recipe.seed}
     has |= {"pretrained": recipe.pretrained and "FEATURES"}
     differs = {key: value for key, value in has.items() if value != given.get(key) and key not in named}
+    if not recipe.mix:
+        differs.pop("mix_after", None)
     shown = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in differs.items()]
     words = [f"{key}={value}" for key, value in named.items()]
     return " ".join(["instant train cifar10", *words, f"method={recipe.method}", *shown])
@@ -324,7 +327,7 @@ def draw(options: argparse.Namespace) -> None:
     import matplotlib.pyplot as plt
 
     rows = _rows(options.csv)
-    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8 #8b4513 #16a085 #f1c40f #8e44ad"
+    palette = "#c0392b #2980b9 #27ae60 #7f8c8d #e67e22 #34495e #e59866 #d35ea8 #8b4513 #16a085 #f1c40f #8e44ad #c71585"
     colours = dict(zip(METHODS, palette.split(), strict=True))
     size = {"nrows": len(SETTINGS), "ncols": len(PANELS), "figsize": (13, 10)}
     figure, axes = plt.subplots(**size, sharex="row", layout="constrained")
@@ -336,7 +339,8 @@ def draw(options: argparse.Namespace) -> None:
                 wanted = [(job.name, str(job.seed), setting[0], start) for start in setting[1:]]
                 mine = [row for row in rows if _run_of(row) in wanted and row[column]]
                 steps, values = [int(row["step"]) / 1000 for row in mine], [float(row[column]) for row in mine]
-                style = {"linewidth": 1.6 if job.seed == 0 else 0.9, "linestyle": LINES[job.seed]}
+                width = 1.6 if job.seed == 0 or job.name == "instant" else 0.9
+                style = {"linewidth": width, "linestyle": LINES[job.seed]}
                 axis.plot(steps, values, color=colours[job.name], **style)
     for top, bottom, title in zip(axes[0], axes[-1], PANELS.values()):
         top.set_title(title, fontsize=10)

@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "InstanT": "instant",
+    "InstanT, mixing from the start": "mixed",
     "InstanT, no mixing": "unmixed",
     "InstanT, SGD at 0.03": "sgd",
     "InstanT, SGD at 0.1, longer": "longer",
@@ -111,23 +112,39 @@ def test_mixing_is_compared_as_it_was_tried_and_as_it_ended() -> None:
         assert used == f"{100 * float(last['utilisation']):.1f} %"
         assert right == f"{100 * float(last['pseudo_label_accuracy']):.1f} %"
 
-    known = {(_run(row), int(row["step"])): row for row in _rows()}
     ends = _table("| steps before the end | mixing, Muon, seed 0 |")
-    assert len(ends) == 7
-    runs = ("instant", "features", "usb", "0"), ("unmixed", "features", "usb", "2"), ("longer", "shared", "usb", "0")
-    for before, *cells in ends:
+    runs = ("mixed", "features", "usb", "0"), ("unmixed", "features", "usb", "2"), ("longer", "shared", "usb", "0")
+    _require_ends(ends, runs)
+    runs = ("mixed", "features", "usb", "2"), ("unmixed", "features", "usb", "2"), ("mixed", "features", "usb", "0")
+    _require_steps(_table("| step | mixing, seed 2 |"), runs)
+
+
+def test_the_recipe_is_shown_as_it_ran() -> None:
+    recipe = ("instant", "features", "usb", "1"), ("instant", "shared", "usb", "2")
+    earlier = ("unmixed", "features", "usb", "2"), ("mixed", "features", "usb", "0")
+    _require_steps(_table("| step | seed 1 | right |"), (*recipe, *earlier))
+    _require_ends(_table("| steps before the end | seed 1 |"), recipe)
+
+
+def _require_steps(table: list[list[str]], runs: tuple[tuple[str, ...], ...]) -> None:
+    known = {(_run(row), int(row["step"])): row for row in _rows()}
+    assert len(table) >= 6
+    for step, *cells in table:
+        for number, run in enumerate(runs):
+            row = known[run, int(step.replace(",", ""))]
+            found = [f"{100 * float(row['accuracy']):.2f} %", f"{100 * float(row['pseudo_label_accuracy']):.1f} %"]
+            assert cells[2 * number : 2 * number + 2] == found, (run, step)
+
+
+def _require_ends(table: list[list[str]], runs: tuple[tuple[str, ...], ...]) -> None:
+    known = {(_run(row), int(row["step"])): row for row in _rows()}
+    assert len(table) == 7
+    for before, *cells in table:
         for number, run in enumerate(runs):
             row = known[run, max(step for name, step in known if name == run) - int(before.replace(",", ""))]
             columns = (("accuracy", 2), ("utilisation", 1), ("pseudo_label_accuracy", 1))
             found = [f"{100 * float(row[name]):.{digits}f}" for name, digits in columns]
             assert cells[3 * number : 3 * number + 3] == found, (run, before)
-
-    runs = ("instant", "features", "usb", "2"), ("unmixed", "features", "usb", "2"), ("instant", "features", "usb", "0")
-    for step, *cells in _table("| step | mixing, seed 2 |"):
-        for number, run in enumerate(runs):
-            row = known[run, int(step.replace(",", ""))]
-            found = [f"{100 * float(row['accuracy']):.2f} %", f"{100 * float(row['pseudo_label_accuracy']):.1f} %"]
-            assert cells[2 * number : 2 * number + 2] == found, (run, step)
 
 
 def test_the_readme_has_every_result_of_instant() -> None:
