@@ -158,3 +158,14 @@ def test_weak_gradient_is_a_choice_where_there_are_batch_statistics() -> None:
     method = make_learner("fixmatch").method
     assert not Learner(model, method).weak_gradient
     assert Learner(model, method, weak_gradient=True).weak_gradient
+
+
+def test_it_is_compiled_in_one_piece_also_by_older_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 2.13 the compiler cannot follow the question whether a device has autocast, and cuts the step there."""
+    monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: pytest.fail("asked in a step"))
+    model, x, still = wide().float(), torch.randn(2, 3, 8, 8), torch.randn(1, 3, 8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert Rows.of(x).whole.dtype == torch.bfloat16
+        found = torch.compile(model, fullgraph=True, backend="eager")(x, still).logits
+        torch.testing.assert_close(found, model(x, still).logits)
+    assert Rows.of(x).whole.dtype == torch.float32

@@ -26,6 +26,9 @@ from torch import Tensor, nn
 from instant.backbones import kernels, narrow
 from instant.errors import InputError
 
+# Asked once: before 2.13 torch.compile cannot follow the question, and would cut the step in two there
+AUTOCAST = frozenset(kind for kind in ("cpu", "cuda", "mps", "xpu") if torch.amp.is_autocast_available(kind))
+
 
 class Rows(NamedTuple):
     """Activations of one batch, channels second."""
@@ -39,7 +42,7 @@ class Rows(NamedTuple):
         """Rows x learn, rows `still` do not; in the number type of autocast, where that is on."""
         whole = x if still is None else torch.cat([x, still])
         device = x.device.type
-        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        if device in AUTOCAST and torch.is_autocast_enabled(device):
             kind = torch.get_autocast_dtype(device)
             x, whole = x.to(kind), whole.to(kind)
         return cls(x, whole.detach())
