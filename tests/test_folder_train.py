@@ -368,6 +368,10 @@ def test_what_is_chosen() -> None:
     assert with_gpu.contrast == 0  # too few to learn much from
     recipe, choices = choose(many, method="instant", room=H200)
     assert "contrast" in [choice.setting for choice in choices]
+    assert (recipe.optim.name, recipe.optim.lr, recipe.optim.warmup, recipe.steps) == ("muon", 0.1, 1000, 20_000)
+    assert recipe.method_options == {"transition_lr": 0.001, "kappa": "self_adaptive", "base": 1.0, "align": False}
+    assert {c.setting: c.reason for c in choices}["optim.lr"].endswith("so many steps of optim.name=muon")
+    assert (with_gpu.optim.name, with_gpu.steps, with_gpu.method_options) == ("sgd", 5_000, {})
     assert choose(many, method="instant", room=0)[0].method_options["kappa"] == "self_adaptive"
     assert "kappa" not in choose(few, method="instant", room=0)[0].method_options
     vectors = arrays(np.zeros((5000, 3)), np.where(np.arange(5000) < 18, np.arange(5000) % 2, -1))

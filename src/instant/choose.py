@@ -22,7 +22,7 @@ from instant.engine.device import choose_device, choose_dtype
 from instant.engine.optim import Optim
 from instant.errors import InputError
 from instant.methods import find_method
-from instant.recipes import classic, quick_by_class, small, vectors
+from instant.recipes import classic, quick_by_class, slow_by_class, small, vectors
 
 ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on knowing the accuracy
 MANY = 2000  # samples, from which on a longer run is worth its time
@@ -141,9 +141,10 @@ def choose(
         recipe, why = vectors(None, method), f"vectors of {source.train.shape[0]} features"
     elif room:
         recipe, why = classic(OWN, None, method, draw="seeded"), f"images, and {where}"
-        steps = 20_000 if samples >= MANY else 5_000
-        changes |= {"steps": steps, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
-        features = 10_000  # docs/cifar10-trials.md measures what that is worth
+        changes |= {"steps": 5_000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 1000}
+        if samples >= MANY:  # docs/cifar10-trials.md measures these
+            recipe, features = classic(OWN, None, method, slow_by_class, draw="seeded"), 10_000
+            changes |= {"steps": 20_000, "optim": Optim(name="muon", lr=0.1, cycles=0.5)}
     else:
         recipe, why = small(OWN, None, method), f"images, and {where}"
         changes["steps"] = 600
@@ -178,6 +179,7 @@ def choose(
     least = source.classes[int(labels.argmin())]
     whole = labels.sum() == samples and not fewer and method not in REFERENCES
     every = "; as none is without a label, there is nothing more to learn from" if whole else ""
+    optimizer = "" if recipe.optim.name == "sgd" else f" of optim.name={recipe.optim.name}"
     unknown = "" if (source.test_targets >= 0).any() else "; accuracy is not measured"
     choices = [
         Choice(
@@ -200,7 +202,7 @@ def choose(
             for name, value in recipe.backbone_options.items()
         ),
         Choice("steps", f"{recipe.steps:,}", f"{samples:,} samples, and {where}; more may help, and takes longer"),
-        Choice("optim.lr", f"{recipe.optim.lr:g}", f"goes with {recipe.backbone} and so many steps"),
+        Choice("optim.lr", f"{recipe.optim.lr:g}", f"goes with {recipe.backbone} and so many steps{optimizer}"),
         Choice("batch", f"{recipe.batch}, and {recipe.ratio} x unlabelled", size),
     ]
     if recipe.contrast:

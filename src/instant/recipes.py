@@ -59,12 +59,17 @@ def quick_by_class(method: str) -> dict[str, Any]:
     return _quick_means(method) | _bar_by_class(method)
 
 
+def slow_by_class(method: str) -> dict[str, Any]:
+    """T(x) that learns slowly, and a bar by class: for runs of tens of thousands of steps after features."""
+    return _slow_transition(method) | _bar_by_class(method)
+
+
 def _fast(method: str) -> dict[str, Any]:
     """Features first, for what looks at more than labelled samples; then, from half-way on, strong views of two."""
     features = {"contrast": 0 if method in REFERENCES else 24_000}
     mixes = method in METHODS and method not in (*REFERENCES, *SMALL_RATIO)
     mixed = {"mix": 0.5, "mix_after": 10 / 21} if mixes else {"mix": 0.0, "mix_after": 0.0}
-    return features | mixed | _slow_transition(method) | _bar_by_class(method)
+    return features | mixed | slow_by_class(method)
 
 
 def _steady(method: str) -> dict[str, Any]:
