@@ -8,6 +8,7 @@ import io
 import os
 import re
 import shutil
+import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,7 @@ from instant.match import Match
 from instant.progress import ProgressBar, describe
 from instant.rules import Fixed
 from instant.run import Run
-from instant.types import Evidence, Method, Network, Problem, State, Views
+from instant.types import Evidence, Method, Network, Output, Problem, State, Views
 
 
 def test_two_runs_with_one_seed_are_equal_and_another_seed_is_another_run() -> None:
@@ -501,6 +502,21 @@ def test_a_step_that_cannot_be_recorded_runs_compiled_and_says_so(monkeypatch: p
     assert said[1].endswith("it runs compiled, slower")
     assert program.way == "compiled"
     assert_equal(program.tensors(), plain.tensors())
+
+
+def test_what_the_compiler_remarks_is_not_for_users_and_what_a_method_says_is(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    program = build_program(*points(step="compiled"))
+
+    def remarking(*args: object) -> Output:
+        for module in ("torch._inductor.lowering", "torch._dynamo.variables.functions", "torch._inductors", "mine"):
+            warnings.warn_explicit(f"from {module}", UserWarning, "file.py", 1, module=module)
+        return program.learner(*args)
+
+    monkeypatch.setattr(program, "_forward", remarking)
+    program._start()
+    assert [str(warning.message) for warning in recwarn] == ["from torch._inductors", "from mine"]
 
 
 def test_too_little_memory_is_not_taken_for_a_step_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

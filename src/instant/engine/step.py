@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -106,10 +107,11 @@ class Program(nn.Module):
         self.announce("compiling the step: about a minute the first time, seconds once it is in the cache")
         saved = {name: value.clone() for name, value in self.tensors().items()}
         try:
-            self._attempt("compiled", self._warm_up, "eager")
-            if self.way == "captured":
-                self.restore(saved)
-                self._attempt("recorded as a CUDA graph", self._capture, "compiled")
+            with _quiet_compiler():
+                self._attempt("compiled", self._warm_up, "eager")
+                if self.way == "captured":
+                    self.restore(saved)
+                    self._attempt("recorded as a CUDA graph", self._capture, "compiled")
         finally:
             self.restore(saved)
             gc.collect()  # what the compiler leaves behind still holds this program
@@ -226,6 +228,14 @@ class Program(nn.Module):
         self._laid = None
         for name, value in self.tensors().items():
             value.copy_(saved[name])
+
+
+@contextmanager
+def _quiet_compiler() -> Iterator[None]:
+    """Without what torch.compile has to say to those who write it; TORCH_LOGS=graph_breaks,perf_hints still asks."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"torch\._(dynamo|inductor)\b")
+        yield
 
 
 @contextmanager
