@@ -118,8 +118,9 @@ def train(options: argparse.Namespace) -> None:
         for job, given in list(waiting.items()):
             folder = job.folder(options.runs)
             mates = [Run(mate.folder(options.runs)) for mate in JOBS if mate.start == job.start and mate != job]
-            learnt = next((run.features for run in mates if run.features.finished), None)
-            learning = given.get("contrast") != "0" and any(run.path in team.running for run in mates)
+            first = given.get("contrast") != "0"
+            learnt = next((run.features for run in mates if first and run.features.finished), None)
+            learning = first and any(run.path in team.running for run in mates)
             if len(team.running) < options.at_once and (learnt is not None or not learning):
                 del waiting[job]
                 if learnt is not None and not Run(folder).exists:

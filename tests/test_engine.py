@@ -516,7 +516,8 @@ def test_what_the_compiler_remarks_is_not_for_users_and_what_a_method_says_is(
 
     monkeypatch.setattr(program, "_forward", remarking)
     program._start()
-    assert [str(warning.message) for warning in recwarn] == ["from torch._inductors", "from mine"]
+    said = [str(warning.message) for warning in recwarn]  # torch's import of its compiler may say more
+    assert [text for text in said if text.startswith("from ")] == ["from torch._inductors", "from mine"]
 
 
 def test_too_little_memory_is_not_taken_for_a_step_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -370,7 +370,10 @@ def test_what_is_chosen() -> None:
     assert "contrast" in [choice.setting for choice in choices]
     assert (recipe.optim.name, recipe.optim.lr, recipe.optim.warmup, recipe.steps) == ("muon", 0.1, 1000, 20_000)
     assert recipe.method_options == {"transition_lr": 0.001, "kappa": "self_adaptive", "base": 1.0, "align": False}
-    assert {c.setting: c.reason for c in choices}["optim.lr"].endswith("so many steps of optim.name=muon")
+    assert [choice.value for choice in choices if choice.setting.startswith("optim.")] == ["muon", "0.1"]
+    plain, choices = choose(many, method="instant", room=H200, given={"optim.name": "sgd"})
+    assert (plain.optim.name, plain.optim.lr, plain.optim.warmup) == ("sgd", 0.03, 1000)
+    assert [choice.value for choice in choices if choice.setting.startswith("optim.")] == ["0.03"]
     assert (with_gpu.optim.name, with_gpu.steps, with_gpu.method_options) == ("sgd", 5_000, {})
     assert choose(many, method="instant", room=0)[0].method_options["kappa"] == "self_adaptive"
     assert "kappa" not in choose(few, method="instant", room=0)[0].method_options

@@ -283,7 +283,9 @@ def test_a_share_that_is_no_view_is_refused() -> None:
 
 def test_mixing_that_would_never_begin_is_refused() -> None:
     recipe, split = small(mix_after="0.5")
-    with pytest.raises(InputError, match=r"mix_after=0\.5 is when mixing begins, and mix=0 is none; set mix too"):
+    with pytest.raises(
+        InputError, match=r"mix_after=0\.5 is when mixing begins, and mix=0 is none; set mix too, or mix_after=0"
+    ):
         build_program(recipe, split)
 
 
@@ -301,6 +303,9 @@ def test_who_turns_mixing_off_need_not_say_when_it_would_have_begun() -> None:
     assert (plain.mix, plain.mix_after) == (0, 0)
     assert recipe.override({"mix": "0.8", "steps": "2000"}).mix_after == recipe.mix_after
     assert recipe.suited("mean_teacher").mix_after == 0
+    for method in ("mean_teacher", "fixmatch"):  # of which one has nothing to mix and the other has
+        switched = recipes.fast_cifar10(method=method).override({"mix": "0"}).suited("instant")
+        assert (switched.mix, switched.mix_after) == (0, 0), method
     assert recipe.override({"mix": "0", "mix_after": "0.5"}).mix_after == 0.5  # who asks for both is told
 
 

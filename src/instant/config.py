@@ -159,9 +159,11 @@ class Recipe:
                 optim |= _leaf(Optim, rest, text, key)
             else:
                 changes |= _leaf(Recipe, key, text, key, method=settings.get("method", self.method))
+        asked = set(settings)
         if changes.get("mix") == 0 and "mix_after" not in settings:
             changes["mix_after"] = 0.0  # of a recipe that mixes: nothing is left to begin
-        changes["suggested"] = {key: value for key, value in self.suggested.items() if key not in settings}
+            asked.add("mix_after")
+        changes["suggested"] = {key: value for key, value in self.suggested.items() if key not in asked}
         # All at once: settings are checked together, whatever their order
         changed = dataclasses.replace(self, optim=dataclasses.replace(self.optim, **optim), **changes)
         return changed.suited(changed.method)

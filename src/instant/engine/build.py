@@ -110,7 +110,9 @@ def build_program(
     if recipe.mix:
         _refuse_mixing(recipe, built, split)
     elif recipe.mix_after:
-        raise InputError(f"mix_after={recipe.mix_after} is when mixing begins, and mix=0 is none; set mix too.")
+        raise InputError(
+            f"mix_after={recipe.mix_after} is when mixing begins, and mix=0 is none; set mix too, or mix_after=0."
+        )
     learner = Learner(model, built, ema=recipe.ema, dtype=dtype, weak_gradient=recipe.weak_gradient).to(device)
     weak, strong = policies
     near = None

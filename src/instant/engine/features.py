@@ -18,7 +18,7 @@ FEWEST = 4  # pairs of views for every labelled sample of a step, where the meth
 def features_recipe(recipe: Recipe, split: Split) -> Recipe:
     """As many pairs as the method has unlabelled samples, and a learning rate that grows with their number.
 
-    With Muon where the run has it, which learns them several times faster than SGD (docs/cifar10-trials.md). The
+    With Muon where the run has it, which takes a third of SGD's steps for as much (docs/cifar10-trials.md). The
     averaged weights are kept, so in a short run the average must not reach back to its beginning.
     """
     if not split.train.is_images:
