@@ -291,7 +291,7 @@ def test_mixing_that_would_never_begin_is_refused() -> None:
 
 def test_when_mixing_begins_is_a_share_of_the_steps() -> None:
     """24 of them; the last one mixes whatever the share."""
-    for share, first in (("0", 0), ("0.25", 6), ("0.6", 14), ("0.999", 23)):
+    for share, first in (("0", 0), ("0.25", 6), ("0.65", 16), ("0.999", 23)):
         assert build_program(*small(mix="0.5", mix_after=share)).feed.mix_after == first
     assert build_program(*small(mix="0.5", mix_after="0.25", steps="12")).feed.mix_after == 3
 
