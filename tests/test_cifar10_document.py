@@ -7,6 +7,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
+from instant.recipes import resolve
+
 ROOT = Path(__file__).parents[1]
 NAMES = {
     "InstanT": "instant",
@@ -145,6 +149,26 @@ def _require_ends(table: list[list[str]], runs: tuple[tuple[str, ...], ...]) -> 
             columns = (("accuracy", 2), ("utilisation", 1), ("pseudo_label_accuracy", 1))
             found = [f"{100 * float(row[name]):.{digits}f}" for name, digits in columns]
             assert cells[3 * number : 3 * number + 3] == found, (run, before)
+
+
+@pytest.mark.parametrize("name", ["cifar10_40.csv", "cifar10_40-trials.csv"])
+def test_every_command_means_a_run_of_as_many_steps(name: str) -> None:
+    """As the recipes are today, where a setting that they change would change what an old command means."""
+    last = {row["command"]: row for row in _rows(name)}
+    assert len(last) > 20
+    for command, row in last.items():
+        words = command.removeprefix("instant train ").split()
+        settings = dict(word.split("=", 1) for word in words[1:])
+        recipe = resolve(words[0], {key: text for key, text in settings.items() if key != "pretrained"})
+        assert recipe.steps >= int(row["step"]), command
+        if "name" in row and row["hardware"]:  # which is known of finished runs
+            assert recipe.steps == int(row["step"]), command
+        if row.get("name") == "mixed":
+            assert (recipe.mix, recipe.mix_after) == (0.5, 0), command
+        elif row.get("name") == "instant" and row["start"] != "short":
+            assert (recipe.mix, round(recipe.mix_after * recipe.steps)) == (0.5, 50_000), command
+        elif "mix 0." not in row.get("trial", ""):
+            assert recipe.mix == 0, command
 
 
 def test_the_readme_has_every_result_of_instant() -> None:
