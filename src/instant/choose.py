@@ -22,7 +22,7 @@ from instant.engine.device import choose_device, choose_dtype
 from instant.engine.optim import Optim
 from instant.errors import InputError
 from instant.methods import find_method
-from instant.recipes import classic, quick_by_class, slow_by_class, small, vectors
+from instant.recipes import AFTER_FEATURES, classic, quick_by_class, slow_by_class, small, vectors
 
 ENOUGH = 10  # labels a class, from which on a fifth of them is better spent on knowing the accuracy
 MANY = 2000  # samples, from which on a longer run is worth its time
@@ -31,7 +31,6 @@ BATCHES = 64, 32, 16, 8
 # Of a GPU, for a pixel of a row of wrn_28_2 in bfloat16: 896 rows of 32 x 32 took 3.3 GiB, about half a GiB CUDA's own
 BYTES = 3300
 SHARE = 0.8  # of what is free
-MUON = Optim(name="muon", lr=0.1, cycles=0.5)  # from features, with a GPU
 
 
 class Choice(NamedTuple):
@@ -146,8 +145,8 @@ def choose(
         if samples >= MANY:  # docs/cifar10-trials.md measures these, on CIFAR-10
             recipe, features = classic(OWN, None, method, slow_by_class, draw="seeded"), 10_000
             changes["steps"] = 20_000
-            if given.get("optim.name", MUON.name) == MUON.name:
-                changes["optim"] = MUON
+            if given.get("optim.name", AFTER_FEATURES.name) == AFTER_FEATURES.name:
+                changes["optim"] = AFTER_FEATURES
     else:
         recipe, why = small(OWN, None, method), f"images, and {where}"
         changes["steps"] = 600
@@ -207,8 +206,10 @@ def choose(
         Choice("optim.lr", f"{recipe.optim.lr:g}", f"goes with {recipe.backbone} and so many steps"),
         Choice("batch", f"{recipe.batch}, and {recipe.ratio} x unlabelled", size),
     ]
-    if recipe.optim.name == MUON.name:
-        choices.insert(-2, Choice("optim.name", MUON.name, "learnt more of CIFAR-10 than sgd, in as many steps"))
+    if recipe.optim.name == AFTER_FEATURES.name:
+        choices.insert(
+            -2, Choice("optim.name", recipe.optim.name, "learnt more of CIFAR-10 than sgd, in as many steps")
+        )
     if recipe.contrast:
         choices.append(Choice("contrast", f"{recipe.contrast:,}", "steps before the others: features, without labels"))
     if source.train.is_images:

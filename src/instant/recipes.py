@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,8 @@ from instant.engine.optim import Optim
 from instant.errors import InputError, nearest
 from instant.methods import find_method, options_of_ours
 from instant.published import CELLS, Cell
+
+AFTER_FEATURES = Optim(name="muon", lr=0.1, cycles=0.5)  # docs/cifar10-trials.md#muon-instead-of-sgd
 
 # The methods without strong views see one unlabelled sample a labelled one
 SMALL_RATIO = ("pseudo_label", "pi_model", "mean_teacher", "vat", "mixmatch")
@@ -123,7 +126,7 @@ def fast_cifar10(labels: int | None = 40, method: str = "instant") -> Recipe:
     half-way on half of the strong views have a second image in them. InstanT has a bar by class (`_bar_by_class`).
     """
     settings: dict[str, Any] = {"steps": 105_000, "log_every": 500, "evaluate_every": 2500}
-    optim = Optim(name="muon", lr=0.1, cycles=0.5, warmup=1000)
+    optim = replace(AFTER_FEATURES, warmup=1000)
     return classic("cifar10", labels, method, _fast, optim=optim, **settings)
 
 
